@@ -1,0 +1,1 @@
+"""Everything that knows about devices: flags, strategy, training, inference."""

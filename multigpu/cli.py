@@ -1,0 +1,56 @@
+"""Starts a run script: logging, and errors that a person can act on."""
+import logging
+import sys
+import warnings
+from typing import Any, Callable
+
+from absl import logging as absl_logging
+import tensorflow.compat.v1 as tf
+
+from multigpu.errors import UserError
+
+
+def run(main: Callable[[Any], None]) -> None:
+  """Parses the flags and calls `main`.
+
+  A `UserError` ends the program with its message and status 1, without a
+  traceback: it is about the input, not about the program.
+  """
+  def guarded_main(argv):
+    _set_up_logging()
+    try:
+      main(argv)
+    except UserError as error:
+      sys.stdout.flush()
+      print("ERROR: {}".format(error), file=sys.stderr)
+      sys.exit(1)
+
+  _refuse_runtimes_without_estimator()
+  tf.app.run(guarded_main)
+
+
+# Lines of TensorFlow that say nothing to the user: the deprecation notes are
+# for authors, the others come once for every variable or fill a screen.
+_NOISE = ("is deprecated and will be removed", "Reduce to /",
+          "batch_all_reduce", "Using config: {", "Calling checkpoint listeners",
+          "are not visible to TensorFlow")
+
+
+def _set_up_logging() -> None:
+  """Shows what our own modules and TensorFlow log at level INFO."""
+  tf.logging.set_verbosity(tf.logging.INFO)
+  absl_logging.set_verbosity(absl_logging.INFO)
+  warnings.filterwarnings("ignore", module="tensorflow")
+  tensorflow_logger = logging.getLogger("tensorflow")
+  # It has a handler of its own: without this its lines would appear twice.
+  tensorflow_logger.propagate = False
+  tensorflow_logger.addFilter(lambda record: not any(
+      noise in record.getMessage() for noise in _NOISE))
+
+
+def _refuse_runtimes_without_estimator() -> None:
+  version = tuple(int(part) for part in tf.__version__.split(".")[:2])
+  if version >= (2, 16):
+    sys.exit("ERROR: this is TensorFlow {}, which has no tf.estimator: install "
+             "TensorFlow 2.15 (bash scripts/setup.sh tf2) or 1.15 (bash "
+             "scripts/setup.sh tf1).".format(tf.__version__))

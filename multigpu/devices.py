@@ -1,0 +1,127 @@
+"""Which devices a run uses, and the distribution strategy over them.
+
+Only as many GPUs are taken as the run was told to use. The choice is made
+through CUDA_VISIBLE_DEVICES before TensorFlow looks at any GPU: TensorFlow 1.15
+reserves memory on every GPU that it can see, whatever the session says.
+"""
+import glob
+import os
+import subprocess
+from typing import Any, List, NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+from multigpu.errors import UserError
+
+DEVICE_TYPES = ("auto", "gpu", "cpu")
+ALL_REDUCE = ("auto", "nccl", "hierarchical_copy", "reduce_to_one")
+
+
+class DeviceSettings(NamedTuple):
+  """What the user asked for."""
+  num_gpus: int = 1
+  device_type: str = "auto"
+  all_reduce: str = "auto"
+
+
+class Devices(NamedTuple):
+  """The devices of this process."""
+  kind: str  # "GPU" or "CPU"
+  num_replicas: int
+  strategy: Any  # tf.distribute.MirroredStrategy
+  session_config: Any  # tf.ConfigProto
+
+  def describe(self) -> str:
+    """For example "2 GPUs" or "1 CPU replica"."""
+    noun = "GPU" if self.kind == "GPU" else "CPU replica"
+    return "{} {}{}".format(
+        self.num_replicas, noun, "" if self.num_replicas == 1 else "s")
+
+
+def set_up(settings: DeviceSettings) -> Devices:
+  """Takes the devices that were asked for.
+
+  The code is the same for GPUs and for CPU replicas, and for one replica and
+  many: a run on one GPU is a MirroredStrategy with one replica.
+
+  Raises:
+    UserError: there are not as many GPUs, or the settings contradict.
+  """
+  if settings.num_gpus < 1:
+    raise UserError("--num_gpus={}, wanted 1 or more.".format(
+        settings.num_gpus))
+  gpus = [] if settings.device_type == "cpu" else visible_gpus()
+  kind = "GPU" if gpus or settings.device_type == "gpu" else "CPU"
+  if kind == "GPU" or (settings.device_type == "auto"
+                       and settings.num_gpus > 1):
+    _take_gpus(gpus, settings.num_gpus)
+  elif settings.all_reduce == "nccl":
+    raise UserError("--all_reduce=nccl needs GPUs, but this run is on the CPU: "
+                    "pass --all_reduce=auto.")
+  names = ["/{}:{}".format(kind.lower(), i) for i in range(settings.num_gpus)]
+  strategy = tf.distribute.MirroredStrategy(
+      devices=names, cross_device_ops=_cross_device_ops(settings.all_reduce))
+  session_config = tf.ConfigProto(allow_soft_placement=True)
+  if kind == "CPU":
+    session_config.device_count["CPU"] = settings.num_gpus
+  return Devices(kind, settings.num_gpus, strategy, session_config)
+
+
+def visible_gpus() -> List[str]:
+  """Ids of the GPUs that this process may use, without touching them.
+
+  CUDA_VISIBLE_DEVICES is honoured as CUDA does: the list ends at the first
+  entry that is not a GPU.
+  """
+  present = _count_gpus()
+  chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+  if chosen is None:
+    return [str(i) for i in range(present)]
+  ids: List[str] = []
+  for entry in chosen.split(","):
+    entry = entry.strip()
+    is_index = entry.isdigit() and int(entry) < present
+    is_uuid = present > 0 and entry.startswith(("GPU-", "MIG-"))
+    if not (is_index or is_uuid) or entry in ids:
+      break
+    ids.append(entry)
+  return ids
+
+
+def _count_gpus() -> int:
+  """The number of NVIDIA GPUs, from the driver's own tool or its folder."""
+  try:
+    listing = subprocess.run(
+        ["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        timeout=60, check=True).stdout.decode("utf-8", "replace")
+  except (OSError, subprocess.SubprocessError):
+    return len(glob.glob("/proc/driver/nvidia/gpus/*"))
+  return sum(line.startswith("GPU ") for line in listing.splitlines())
+
+
+def _take_gpus(gpus: List[str], num_gpus: int) -> None:
+  """Shows TensorFlow `num_gpus` GPUs and checks that it can use them."""
+  if num_gpus > len(gpus):
+    raise UserError(
+        "--num_gpus={}, but this machine shows {} GPU{}: pass {}"
+        "--device_type=cpu to run replicas on the CPU.".format(
+            num_gpus, len(gpus), "" if len(gpus) == 1 else "s",
+            "--num_gpus={}, or ".format(len(gpus)) if gpus else ""))
+  os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[:num_gpus])
+  seen = len(tf.config.experimental.list_physical_devices("GPU"))
+  if seen < num_gpus:
+    raise UserError(
+        "--num_gpus={}: the driver shows {} GPUs, but TensorFlow {} can use {} "
+        "of them. Its log above names the CUDA libraries that it misses; "
+        "--device_type=cpu runs replicas on the CPU.".format(
+            num_gpus, len(gpus), tf.__version__, seen))
+
+
+def _cross_device_ops(all_reduce: str) -> Any:
+  """The implementation of the all-reduce; None = TensorFlow's choice."""
+  return {
+      "auto": lambda: None,
+      "nccl": tf.distribute.NcclAllReduce,
+      "hierarchical_copy": tf.distribute.HierarchicalCopyAllReduce,
+      "reduce_to_one": tf.distribute.ReductionToOneDevice,
+  }[all_reduce]()

@@ -1,0 +1,73 @@
+"""Flags that all run scripts share, and the settings made of them."""
+import logging
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from multigpu import devices
+from multigpu.errors import UserError
+
+FLAGS = tf.flags.FLAGS
+
+# Google's flags for TPUs: name -> (definition, default). They are accepted, so
+# that existing commands go on working, and have no effect.
+_TPU_FLAGS = {
+    "tpu_name": (tf.flags.DEFINE_string, None),
+    "tpu_zone": (tf.flags.DEFINE_string, None),
+    "gcp_project": (tf.flags.DEFINE_string, None),
+    "master": (tf.flags.DEFINE_string, None),
+    "num_tpu_cores": (tf.flags.DEFINE_integer, 8),
+    "iterations_per_loop": (tf.flags.DEFINE_integer, 1000),
+}
+
+
+def define_run_flags() -> None:
+  """Defines the flags about devices, checkpoints and randomness."""
+  tf.flags.DEFINE_integer(
+      "num_gpus", 1,
+      "Number of GPUs (replicas). Batch sizes are per GPU: the global batch is "
+      "train_batch_size x num_gpus. Other GPUs of the machine stay free.",
+      lower_bound=1)
+  tf.flags.DEFINE_enum(
+      "device_type", "auto", list(devices.DEVICE_TYPES),
+      "auto: GPUs where there are any, else the CPU. cpu: run num_gpus "
+      "replicas on the CPU, for tests.")
+  tf.flags.DEFINE_enum(
+      "all_reduce", "auto", list(devices.ALL_REDUCE),
+      "How gradients are summed over the GPUs. auto: NCCL where it works. Try "
+      "hierarchical_copy or reduce_to_one when the first step hangs.")
+  tf.flags.DEFINE_integer(
+      "seed", 0,
+      "Seed of the initial weights, the order of the rows and dropout.")
+  tf.flags.DEFINE_integer(
+      "save_checkpoints_steps", 1000,
+      "How often to save the model checkpoint, in weight updates.",
+      lower_bound=1)
+  tf.flags.DEFINE_bool(
+      "use_tpu", False, "There is no TPU support: true is an error.")
+  for name, (define, default) in _TPU_FLAGS.items():
+    define(name, default, "Accepted for old commands; has no effect.")
+
+
+def device_settings() -> devices.DeviceSettings:
+  """The devices asked for; checks and reports the TPU flags.
+
+  Raises:
+    UserError: --use_tpu is set.
+  """
+  if FLAGS.use_tpu:
+    raise UserError("--use_tpu=true: this program runs on GPUs and CPUs. Leave "
+                    "the flag out and pass --num_gpus=N; for TPUs use Google's "
+                    "own scripts.")
+  ignored = [name for name in _TPU_FLAGS if _was_set(name)]
+  if ignored:
+    logging.getLogger(__name__).warning(
+        "TPU flags have no effect here: %s",
+        ", ".join("--" + name for name in ignored))
+  return devices.DeviceSettings(
+      num_gpus=FLAGS.num_gpus, device_type=FLAGS.device_type,
+      all_reduce=FLAGS.all_reduce)
+
+
+def _was_set(name: str) -> Any:
+  return FLAGS[name].present

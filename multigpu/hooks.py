@@ -1,0 +1,73 @@
+"""What a training run prints while it goes on."""
+import logging
+import time
+from typing import NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+_LOG = logging.getLogger(__name__)
+
+
+class ProgressSettings(NamedTuple):
+  """What progress is measured against."""
+  num_train_steps: int
+  global_batch_size: int
+  num_replicas: int
+  device_kind: str = "GPU"
+  every_secs: float = 10.0
+
+
+class ProgressHook(tf.train.SessionRunHook):
+  """Logs step, global mean loss, examples per second and the time left.
+
+  Speed is measured over the steps since the last line, so the slow first step
+  (building, memory) does not count. A line comes for the first and the last
+  step and every `every_secs` seconds between.
+  """
+
+  def __init__(self, settings: ProgressSettings, clock=time.time):
+    self._settings = settings
+    self._clock = clock
+    self._last_time: Optional[float] = None
+    self._last_step = 0
+
+  def begin(self) -> None:
+    """Finds the loss that Estimator reports: the mean over all replicas."""
+    self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
+    self._step = tf.train.get_global_step()
+
+  def before_run(self, run_context):
+    """Asks for the loss."""
+    return tf.train.SessionRunArgs([self._loss])
+
+  def after_run(self, run_context, run_values) -> None:
+    """Logs a line when it is time."""
+    loss, = run_values.results
+    # Fetched along with the loss it may be read before or after the update.
+    step = int(run_context.session.run(self._step))
+    now = self._clock()
+    is_last = step >= self._settings.num_train_steps
+    if self._last_time is None:
+      _LOG.info("step %d/%d  loss %.4f", step, self._settings.num_train_steps,
+                loss)
+    elif is_last or now - self._last_time >= self._settings.every_secs:
+      _LOG.info(self.describe(step, float(loss), now))
+    else:
+      return
+    self._last_time, self._last_step = now, step
+
+  def describe(self, step: int, loss: float, now: float) -> str:
+    """The line for one step."""
+    settings = self._settings
+    assert self._last_time is not None
+    seconds = max(now - self._last_time, 1e-9)
+    speed = (step - self._last_step) * settings.global_batch_size / seconds
+    per_replica = ""
+    if settings.num_replicas > 1:
+      per_replica = " ({:.1f} per {})".format(
+          speed / settings.num_replicas, settings.device_kind)
+    rows_left = (settings.num_train_steps - step) * settings.global_batch_size
+    left = int(rows_left / speed) if speed else 0
+    return "step {}/{}  loss {:.4f}  {:.1f} examples/s{}  ETA {}".format(
+        step, settings.num_train_steps, loss, speed, per_replica,
+        "%d:%02d:%02d" % (left // 3600, left // 60 % 60, left % 60))

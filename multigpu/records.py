@@ -1,0 +1,122 @@
+"""TFRecord files: one table of features writes and reads them.
+
+A table maps a feature's name to (shape, dtype), dtype "int64" or "float32".
+Integers are stored as int64 and read as int32, as Google's scripts do.
+"""
+import os
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+
+import tensorflow.compat.v1 as tf
+
+RecordTable = Dict[str, Tuple[Tuple[int, ...], str]]
+
+# Rows that the training order is drawn from. Records are about a kilobyte, so
+# this is some megabytes.
+SHUFFLE_BUFFER = 10000
+
+
+class RecordWriter:
+  """Writes records; the file appears under its name when it is whole."""
+
+  def __init__(self, path: str, table: RecordTable):
+    self._path = path
+    self._temporary = "{}.{}.tmp".format(path, os.getpid())
+    self._table = table
+    self._writer = tf.io.TFRecordWriter(self._temporary)
+    self.num_records = 0
+
+  def write(self, values: Mapping[str, Sequence[Any]]) -> None:
+    """Appends one record; `values` has the flat values of each feature."""
+    self._writer.write(serialize(values, self._table))
+    self.num_records += 1
+
+  def close(self) -> None:
+    """Finishes the file and gives it its name."""
+    self._writer.close()
+    tf.io.gfile.rename(self._temporary, self._path, overwrite=True)
+
+  def __enter__(self) -> "RecordWriter":
+    return self
+
+  def __exit__(self, error_type, error, traceback) -> None:
+    if error_type is None:
+      self.close()
+    else:
+      self._writer.close()
+      tf.io.gfile.remove(self._temporary)
+
+
+def serialize(values: Mapping[str, Sequence[Any]], table: RecordTable) -> bytes:
+  """Encodes one row as a tf.train.Example."""
+  example = tf.train.Example()
+  features = example.features.feature
+  for name, (_, dtype) in table.items():
+    if dtype == "int64":
+      features[name].int64_list.value.extend(values[name])
+    else:
+      features[name].float_list.value.extend(values[name])
+  return example.SerializeToString()
+
+
+def parse_batch(serialized: tf.Tensor, table: RecordTable) -> Dict[str, Any]:
+  """Decodes [batch_size] records into {name: [batch_size, *shape]}."""
+  spec = {name: tf.io.FixedLenFeature(shape, tf.as_dtype(dtype))
+          for name, (shape, dtype) in table.items()}
+  parsed = tf.io.parse_example(serialized, spec)
+  return {name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+          for name, value in parsed.items()}
+
+
+class TrainingOrder(NamedTuple):
+  """Which rows a training run sees, in which order."""
+  seed: int = 0
+  # Rows that earlier runs of this training have used up.
+  skip_rows: int = 0
+
+
+def training_dataset(paths: Union[str, List[str]], table: RecordTable,
+                     batch_size: int, order: TrainingOrder) -> tf.data.Dataset:
+  """An endless stream of full batches of one replica.
+
+  The stream of rows depends on the seed alone. Under MirroredStrategy the
+  replicas take batches from it in turn, so N replicas with batches of B rows
+  train on the same N x B rows a step as one with a batch of N x B.
+  """
+  dataset = tf.data.TFRecordDataset(paths)
+  # Before `repeat`: every row comes once before any comes again.
+  dataset = dataset.shuffle(SHUFFLE_BUFFER, seed=order.seed,
+                            reshuffle_each_iteration=True)
+  dataset = dataset.repeat()
+  if order.skip_rows:
+    dataset = dataset.skip(order.skip_rows)
+  return _batches(dataset, table, batch_size, drop_remainder=True)
+
+
+def inference_dataset(paths: Union[str, List[str]], table: RecordTable,
+                      batch_size: int, num_rows: int,
+                      num_replicas: int = 1) -> tf.data.Dataset:
+  """All rows once, in order, filled up to full rounds of all replicas.
+
+  Every replica gets the same number of full batches; what is missing is
+  filled with copies of the first row, which the caller drops (they come
+  last). An incomplete last round would be a race in TensorFlow 1.15.
+  """
+  dataset = tf.data.TFRecordDataset(paths)
+  padding = -num_rows % (batch_size * num_replicas)
+  if padding:
+    dataset = dataset.concatenate(dataset.take(1).repeat(padding))
+  return _batches(dataset, table, batch_size, drop_remainder=True)
+
+
+def count_rows(path: str) -> int:
+  """Number of records in a file; reads all of it."""
+  return sum(1 for _ in tf.io.tf_record_iterator(path))
+
+
+def _batches(dataset: tf.data.Dataset, table: RecordTable, batch_size: int,
+             drop_remainder: bool) -> tf.data.Dataset:
+  """Batches, parses (a batch at once: far cheaper) and prefetches."""
+  dataset = dataset.batch(batch_size, drop_remainder=drop_remainder)
+  dataset = dataset.map(lambda rows: parse_batch(rows, table),
+                        num_parallel_calls=2)
+  return dataset.prefetch(2)

@@ -1,0 +1,123 @@
+"""Training through Estimator: the only place that uses it."""
+import logging
+from typing import Any, Callable, NamedTuple, Optional, Sequence
+
+import tensorflow.compat.v1 as tf
+
+from multigpu import checkpoints
+from multigpu import hooks
+from multigpu.devices import Devices
+from multigpu.errors import UserError
+
+_LOG = logging.getLogger(__name__)
+
+
+class TrainPlan(NamedTuple):
+  """The arithmetic of a training run, done once."""
+  num_examples: int
+  num_train_epochs: float
+  per_replica_batch_size: int
+  num_replicas: int
+  global_batch_size: int
+  num_train_steps: int
+  num_warmup_steps: int
+
+
+class RunSettings(NamedTuple):
+  """Where a run keeps its state, and how often."""
+  output_dir: str
+  save_checkpoints_steps: int = 1000
+  seed: int = 0
+
+
+def plan_training(num_examples: int, num_train_epochs: float,
+                  warmup_proportion: float, per_replica_batch_size: int,
+                  num_replicas: int) -> TrainPlan:
+  """Turns epochs into weight updates.
+
+  One update takes the global batch: per-replica batch x replicas. So the same
+  epochs are fewer updates on more replicas.
+
+  Raises:
+    UserError: not even one update.
+  """
+  global_batch_size = per_replica_batch_size * num_replicas
+  num_train_steps = int(num_examples / global_batch_size * num_train_epochs)
+  if num_train_steps < 1:
+    raise UserError(
+        "{} examples x --num_train_epochs={} / global batch {} "
+        "(--train_batch_size={} x {} replicas) = 0 training steps: lower "
+        "--train_batch_size or raise --num_train_epochs.".format(
+            num_examples, num_train_epochs, global_batch_size,
+            per_replica_batch_size, num_replicas))
+  return TrainPlan(
+      num_examples=num_examples,
+      num_train_epochs=num_train_epochs,
+      per_replica_batch_size=per_replica_batch_size,
+      num_replicas=num_replicas,
+      global_batch_size=global_batch_size,
+      num_train_steps=num_train_steps,
+      num_warmup_steps=int(num_train_steps * warmup_proportion))
+
+
+def log_start(plan: TrainPlan, devices: Devices,
+              num_features: Optional[int] = None) -> None:
+  """Logs one block that says what is about to be trained."""
+  lines = [
+      ("devices", devices.describe()),
+      ("batch per " + ("GPU" if devices.kind == "GPU" else "replica"),
+       plan.per_replica_batch_size),
+      ("global batch", "= {} ({} x {})".format(
+          plan.global_batch_size, plan.per_replica_batch_size,
+          plan.num_replicas)),
+      ("examples", plan.num_examples),
+  ]
+  if num_features is not None:
+    lines.append(("features", num_features))
+  lines += [("epochs", plan.num_train_epochs),
+            ("steps", plan.num_train_steps),
+            ("warm-up steps", plan.num_warmup_steps)]
+  _LOG.info("***** Training *****\n%s", "\n".join(
+      "  {} {}".format(name, value) for name, value in lines))
+
+
+def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
+          devices: Devices, plan: TrainPlan, settings: RunSettings,
+          extra_hooks: Sequence[Any] = ()) -> None:
+  """Trains up to `plan.num_train_steps`, going on from a checkpoint.
+
+  Args:
+    model_fn: see `model_fn.build_model_fn`.
+    input_fn: takes params (`batch_size` is that of one replica) and returns a
+      dataset of training batches. It starts at the right row itself.
+    devices: the replicas.
+    plan: batch sizes and steps.
+    settings: output_dir and seeds.
+    extra_hooks: further SessionRunHooks.
+  """
+  first_step = checkpoints.latest_step(settings.output_dir)
+  if first_step >= plan.num_train_steps:
+    _LOG.info("%s already holds step %d of %d: nothing to train.",
+              settings.output_dir, first_step, plan.num_train_steps)
+    return
+  if first_step:
+    _LOG.info("Going on from step %d in %s; --init_checkpoint is not used.",
+              first_step, settings.output_dir)
+  run_config = tf.estimator.RunConfig(
+      model_dir=settings.output_dir,
+      tf_random_seed=settings.seed,
+      save_checkpoints_steps=settings.save_checkpoints_steps,
+      # ProgressHook logs instead.
+      log_step_count_steps=None,
+      session_config=devices.session_config,
+      train_distribute=devices.strategy)
+  estimator = tf.estimator.Estimator(
+      model_fn=model_fn, config=run_config,
+      params={"batch_size": plan.per_replica_batch_size})
+  progress = hooks.ProgressHook(hooks.ProgressSettings(
+      num_train_steps=plan.num_train_steps,
+      global_batch_size=plan.global_batch_size,
+      num_replicas=plan.num_replicas,
+      device_kind=devices.kind))
+  estimator.train(input_fn=input_fn, max_steps=plan.num_train_steps,
+                  hooks=[progress] + list(extra_hooks))
