@@ -1,0 +1,55 @@
+"""The span head: start and end logits from the last layer, and their loss."""
+from typing import Any, Dict, Tuple
+
+import tensorflow.compat.v1 as tf
+
+import modeling
+from multigpu.head import HeadOutput
+
+
+def span_logits(model: modeling.BertModel) -> Tuple[tf.Tensor, tf.Tensor]:
+  """Returns (start logits, end logits), float32 [batch_size, seq_length].
+
+  One linear layer of width 2 on each token (Devlin et al. 2018, section 4.2).
+  """
+  hidden = model.get_sequence_output()
+  batch_size, seq_length, width = modeling.get_shape_list(
+      hidden, expected_rank=3)
+  weights = tf.get_variable(
+      "cls/squad/output_weights", [2, width],
+      initializer=tf.truncated_normal_initializer(stddev=0.02))
+  bias = tf.get_variable("cls/squad/output_bias", [2],
+                         initializer=tf.zeros_initializer())
+  logits = tf.matmul(tf.reshape(hidden, [-1, width]), weights,
+                     transpose_b=True)
+  logits = tf.reshape(tf.nn.bias_add(logits, bias), [batch_size, seq_length, 2])
+  start_logits, end_logits = tf.unstack(logits, axis=2)
+  return start_logits, end_logits
+
+
+def span_loss(start_logits: tf.Tensor, end_logits: tf.Tensor,
+              features: Dict[str, Any]) -> tf.Tensor:
+  """Mean over rows of the mean cross-entropy of start and end (scalar)."""
+  losses = [
+      tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
+          logits=logits, labels=features[name]))
+      for logits, name in ((start_logits, "start_positions"),
+                           (end_logits, "end_positions"))]
+  return sum(losses) / 2.0
+
+
+def squad_head(model: modeling.BertModel, features: Dict[str, Any],
+               mode: str) -> HeadOutput:
+  """The head of this task, see `multigpu.head`.
+
+  Predictions: unique_ids [batch_size], start_logits and end_logits
+  [batch_size, seq_length].
+  """
+  start_logits, end_logits = span_logits(model)
+  loss = None
+  if mode == tf.estimator.ModeKeys.TRAIN:
+    loss = span_loss(start_logits, end_logits, features)
+  return HeadOutput(
+      predictions={"unique_ids": features["unique_ids"],
+                   "start_logits": start_logits, "end_logits": end_logits},
+      loss=loss)
