@@ -22,16 +22,17 @@ def check_init_checkpoint(init_checkpoint: Optional[str]) -> None:
   """Raises UserError if there is no such checkpoint."""
   if not init_checkpoint:
     return
-  if tf.train.checkpoint_exists(init_checkpoint):
-    return
-  message = "--init_checkpoint={}: there is no checkpoint of this name".format(
-      init_checkpoint)
+  # With an ending TensorFlow finds a file, but loads nothing from it.
   for suffix in (".index", ".meta", ".data-00000-of-00001"):
     if init_checkpoint.endswith(suffix):
-      raise UserError("{}: leave out the ending and pass {}.".format(
-          message, init_checkpoint[:-len(suffix)]))
-  raise UserError(message + ": pass the path of its .index file without the "
-                  "ending \".index\".")
+      raise UserError("--init_checkpoint={} is one file of a checkpoint: leave "
+                      "out the ending and pass {}.".format(
+                          init_checkpoint, init_checkpoint[:-len(suffix)]))
+  if not tf.train.checkpoint_exists(init_checkpoint):
+    raise UserError(
+        "--init_checkpoint={}: there is no checkpoint of this name: pass the "
+        "path of its .index file without the ending \".index\".".format(
+            init_checkpoint))
 
 
 def for_inference(output_dir: str,
@@ -48,33 +49,6 @@ def for_inference(output_dir: str,
         "RANDOM WEIGHTS: %s holds no checkpoint and --init_checkpoint is not "
         "set. Train first, or pass a fine-tuned --init_checkpoint.", output_dir)
   return path
-
-
-def read_bert_config(path: str) -> modeling.BertConfig:
-  """Reads bert_config.json.
-
-  Raises:
-    UserError: no such file, or it is no configuration.
-  """
-  try:
-    config = modeling.BertConfig.from_json_file(path)
-  except (tf.errors.OpError, ValueError, AttributeError) as error:
-    raise UserError("--bert_config_file={}: not a readable bert_config.json "
-                    "({}).".format(path, str(error).split("\n")[0])) from error
-  if not config.vocab_size:
-    raise UserError("--bert_config_file={}: \"vocab_size\" is missing.".format(
-        path))
-  return config
-
-
-def check_vocabulary(path: str, num_entries: int,
-                     config: modeling.BertConfig) -> None:
-  """Raises UserError if the vocabulary has ids that the model lacks."""
-  if num_entries > config.vocab_size:
-    raise UserError(
-        "--vocab_file={} has {} entries, but bert_config.json says vocab_size "
-        "{}: use the vocabulary that came with the checkpoint.".format(
-            path, num_entries, config.vocab_size))
 
 
 def initialize_from(init_checkpoint: str, tvars: List[Any]) -> None:

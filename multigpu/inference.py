@@ -65,6 +65,8 @@ def iterate_predictions(
         yield batch
 
 
+# Without AutoGraph, see `training.train`.
+@tf.autograph.experimental.do_not_convert
 def _build(model_fn, input_fn, devices, params):
   """Builds the graph; returns ({name: one tensor a replica}, initializer)."""
   strategy = devices.strategy

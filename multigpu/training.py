@@ -81,6 +81,9 @@ def log_start(plan: TrainPlan, devices: Devices,
       "  {} {}".format(name, value) for name, value in lines))
 
 
+# Without AutoGraph: it would rewrite the model_fn for nothing and put its own
+# exceptions in the place of ours.
+@tf.autograph.experimental.do_not_convert
 def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
           devices: Devices, plan: TrainPlan, settings: RunSettings,
           extra_hooks: Sequence[Any] = ()) -> None:

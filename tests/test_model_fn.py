@@ -1,0 +1,108 @@
+"""Random weights, dropout and checkpoints under the one model_fn."""
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import modeling
+from multigpu import checkpoints
+from multigpu import devices as devices_lib
+from multigpu import inference
+from multigpu.errors import UserError
+from multigpu.head import HeadOutput
+from multigpu.model_fn import ModelSettings, build_model_fn
+
+CONFIG = modeling.BertConfig(
+    vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+    intermediate_size=8, max_position_embeddings=8)
+
+
+def pooled_head(model, features, mode):
+  """Predicts the pooled output and the number of the row."""
+  del mode
+  return HeadOutput({"row": features["row"],
+                     "pooled": model.get_pooled_output()})
+
+
+def rows_input_fn(num_rows, padded):
+  ids = np.arange(padded * 4).reshape(padded, 4) % 9
+  features = {"input_ids": ids.astype(np.int32),
+              "input_mask": np.ones([padded, 4], np.int32),
+              "segment_ids": np.zeros([padded, 4], np.int32),
+              "row": np.arange(padded, dtype=np.int32)}
+  del num_rows
+  return lambda params: tf.data.Dataset.from_tensor_slices(features).batch(
+      params["batch_size"], drop_remainder=True)
+
+
+def predict(num_rows, num_replicas, batch_size, **settings):
+  devices = devices_lib.set_up(devices_lib.DeviceSettings(num_replicas, "cpu"))
+  padded = num_rows + -num_rows % (num_replicas * batch_size)
+  batches = list(inference.iterate_predictions(
+      build_model_fn(pooled_head, ModelSettings(CONFIG, **settings)),
+      rows_input_fn(num_rows, padded), devices, inference.InferenceSettings(
+          num_rows=num_rows, per_replica_batch_size=batch_size, title=None)))
+  return {name: np.concatenate([batch[name] for batch in batches])
+          for name in batches[0]}
+
+
+@pytest.mark.parametrize("num_rows, num_replicas, batch_size", [
+    (11, 1, 4), (11, 2, 4), (11, 3, 4), (1, 2, 4), (8, 2, 4), (9, 4, 1)])
+def test_every_row_once_in_order(num_rows, num_replicas, batch_size):
+  one = predict(num_rows, 1, num_rows, seed=5)
+  many = predict(num_rows, num_replicas, batch_size, seed=5)
+  assert list(many["row"]) == list(range(num_rows))
+  # The random weights are those of one replica, too.
+  np.testing.assert_allclose(many["pooled"], one["pooled"], atol=1e-6)
+
+
+def test_seed_changes_the_random_weights():
+  a, b = (predict(2, 1, 2, seed=seed)["pooled"] for seed in (1, 2))
+  assert np.abs(a - b).max() > 1e-4
+
+
+def dropout_of_replicas(seed):
+  """What a dropout layer lets through on each of two replicas."""
+  devices = devices_lib.set_up(devices_lib.DeviceSettings(2, "cpu"))
+  with tf.Graph().as_default(), devices.strategy.scope():
+    tf.set_random_seed(seed)
+    masks = devices.strategy.extended.call_for_each_replica(
+        lambda: modeling.dropout(tf.ones([100]), 0.5))
+    with tf.Session(config=devices.session_config) as session:
+      return session.run(devices.strategy.experimental_local_results(masks))
+
+
+def test_dropout_differs_between_replicas_and_repeats():
+  first, second = dropout_of_replicas(1)
+  assert (first != second).any()
+  again = dropout_of_replicas(1)
+  np.testing.assert_array_equal(again[0], first)
+  np.testing.assert_array_equal(again[1], second)
+  assert (dropout_of_replicas(2)[0] != first).any()
+
+
+def checkpoint_of(path, **variables):
+  with tf.Graph().as_default(), tf.Session() as session:
+    for name, value in variables.items():
+      tf.get_variable(name, initializer=tf.constant(value))
+    session.run(tf.global_variables_initializer())
+    return tf.train.Saver().save(session, str(path))
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+  path = checkpoint_of(tmp_path / "other", w=[1.0])
+  with pytest.raises(UserError, match="none of the model's 23 variables"):
+    predict(2, 1, 2, init_checkpoint=path)
+
+
+def test_all_wrong_shapes_are_named(tmp_path):
+  path = checkpoint_of(tmp_path / "c", **{
+      "bert/pooler/dense/bias": [1.0],
+      "bert/pooler/dense/kernel": [[1.0]]})
+  with pytest.raises(UserError) as error:
+    predict(2, 1, 2, init_checkpoint=path)
+  assert "bias: [1] in the checkpoint, [8] in the model" in str(error.value)
+  assert "kernel: [1, 1] in the checkpoint, [8, 8]" in str(error.value)
+
+
+def test_latest_step(tmp_path):
+  assert checkpoints.latest_step(str(tmp_path)) == 0

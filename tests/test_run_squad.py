@@ -1,0 +1,161 @@
+"""run_squad_multigpu.py as users run it: real failures, and N = 1, 2, 3."""
+import json
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import programs
+
+SCRIPT = "run_squad_multigpu.py"
+MODEL = dict(vocab_file="../_shared/vocab.txt",
+             bert_config_file="../_shared/bert_config.json",
+             max_seq_length=64, max_query_length=20, doc_stride=16)
+
+
+def case(shared, number):
+  folder, = (shared / "cases").glob("%s-*" % number)
+  return folder
+
+
+def read(folder, name):
+  return json.loads((folder / (name + ".json")).read_text())
+
+
+def predict(folder, out, **flags):
+  outcome = programs.run(
+      SCRIPT, folder, output_dir=out, do_predict=True,
+      **dict(dict(MODEL, predict_file="predict.json"), **flags))
+  assert outcome.status == 0, outcome.output
+  return outcome
+
+
+@pytest.mark.parametrize("flags, some_text", [
+    (dict(n_best_size=1), True), (dict(max_answer_length=0), False)])
+def test_case_01_no_candidate_but_null(shared, tmp_path, flags, some_text):
+  predict(case(shared, "01"), tmp_path, max_query_length=44,
+          version_2_with_negative=True, seed=4, **flags)
+  predictions = read(tmp_path, "predictions")
+  assert len(predictions) == 30
+  if not some_text:
+    assert set(predictions.values()) == {""}
+  assert all(np.isfinite(odds)
+             for odds in read(tmp_path, "null_odds").values())
+
+
+def test_case_02_empty_context(shared, tmp_path):
+  folder = case(shared, "02")
+  predict(folder, tmp_path / "v2", version_2_with_negative=True, num_gpus=2)
+  predictions = read(tmp_path / "v2", "predictions")
+  assert [predictions[name] for name in ("e1", "e2", "e3")] == [""] * 3
+  assert predictions["ok"]
+  outcome = predict(folder, tmp_path / "v1")
+  predictions = read(tmp_path / "v1", "predictions")
+  assert [predictions[name] for name in ("e1", "e2", "e3")] == ["empty"] * 3
+  assert "e1, e2, e3" in outcome.output
+
+
+def test_case_07_without_answers(shared, tmp_path):
+  outcome = predict(case(shared, "07"), tmp_path, num_gpus=2)
+  predictions = read(tmp_path, "predictions")
+  assert list(predictions) == ["a", "b", "c", "d", "e"]
+  assert predictions["c"] == predictions["b"]
+  assert "RANDOM WEIGHTS" in outcome.output
+  assert not (tmp_path / "eval_results.json").exists()
+
+
+@pytest.mark.parametrize("stride", [0, -1])
+def test_case_09_stride_below_one(shared, tmp_path, stride):
+  outcome = programs.run(
+      SCRIPT, case(shared, "09"), timeout=60, output_dir=tmp_path / "out",
+      do_train=True, train_file="train.json", train_batch_size=1,
+      **dict(MODEL, max_seq_length=32, max_query_length=8, doc_stride=stride))
+  assert outcome.status == 1
+  assert "ERROR: --doc_stride=%d" % stride in outcome.output
+  assert "Traceback" not in outcome.output
+  assert not (tmp_path / "out").exists()
+
+
+def test_training_counts_and_resume(shared, tmp_path):
+  """Cases 09, 65: steps from examples and the global batch, and going on."""
+  flags = dict(
+      MODEL, max_seq_length=32, max_query_length=8, doc_stride=4, do_train=True,
+      train_file="train.json", train_batch_size=1, num_gpus=2,
+      init_checkpoint="../_shared/bert_model.ckpt", output_dir=tmp_path)
+  first = programs.run(SCRIPT, case(shared, "09"), num_train_epochs=4, **flags)
+  assert first.status == 0, first.output
+  for line in ("devices 2 CPU replicas", "batch per replica 1",
+               "global batch = 2 (1 x 2)", "examples 1", "features 9",
+               "steps 2", "warm-up steps 0", "loaded 39 of 41 variables; not in"
+               " it: cls/squad/output_weights, cls/squad/output_bias",
+               "examples/s"):
+    assert line in first.output
+  assert tf.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-2")
+  again = programs.run(SCRIPT, case(shared, "09"), num_train_epochs=4, **flags)
+  assert again.status == 0
+  assert "already holds step 2 of 2" in again.output
+
+
+@pytest.fixture(scope="module")
+def one_replica(shared, tmp_path_factory):
+  """Predictions of one replica over case 01, to compare with."""
+  out = tmp_path_factory.mktemp("one")
+  predict(case(shared, "01"), out, **replica_flags(1))
+  return out
+
+
+def replica_flags(num_replicas):
+  return dict(max_query_length=44, num_gpus=num_replicas, seed=7,
+              init_checkpoint="../_shared/bert_model.ckpt",
+              predict_batch_size=4, version_2_with_negative=True)
+
+
+@pytest.mark.parametrize("num_replicas", [2, 3, 4])
+def test_case_67_all_replicas_predict_what_one_does(shared, one_replica,
+                                                    tmp_path, num_replicas):
+  predict(case(shared, "01"), tmp_path, **replica_flags(num_replicas))
+  name = "predictions.json"
+  assert (tmp_path / name).read_bytes() == (one_replica / name).read_bytes()
+  one, many = (read(path, "nbest_predictions")
+               for path in (one_replica, tmp_path))
+  assert list(one) == list(many)
+  for qas_id in one:
+    for a, b in zip(one[qas_id], many[qas_id]):
+      assert a["text"] == b["text"]
+      for key in ("start_logit", "end_logit"):
+        assert a[key] == pytest.approx(b[key], abs=1e-5)
+
+
+@pytest.mark.parametrize("flags, message", [
+    (dict(num_gpus=3, device_type="gpu"),
+     "--num_gpus=3, but this machine shows 0 GPUs: pass --device_type=cpu"),
+    (dict(num_gpus=2, device_type="auto"),
+     "--num_gpus=2, but this machine shows 0 GPUs: pass --device_type=cpu"),
+    (dict(use_tpu=True), "--use_tpu=true"),
+    (dict(all_reduce="nccl"), "--all_reduce=nccl needs GPUs"),
+    (dict(max_seq_length=65), "--max_seq_length=65, but the model has only 64"),
+    (dict(do_predict=False), "Nothing to do"),
+    (dict(predict_file="none.json"), "none.json: there is no such file"),
+    (dict(init_checkpoint="../_shared/bert_model.ckpt.index"),
+     "leave out the ending and pass ../_shared/bert_model.ckpt."),
+    (dict(bert_config_file="predict.json"), "\"vocab_size\" is missing"),
+    (dict(vocab_file="../31-vocab-config-mismatch/vocab_two_more.txt"),
+     "has 160 entries, but bert_config.json says vocab_size 158"),
+])
+def test_wrong_flags_are_answered_before_any_work(shared, tmp_path, flags,
+                                                  message):
+  outcome = programs.run(
+      SCRIPT, case(shared, "07"), timeout=60, output_dir=tmp_path / "out",
+      **dict(dict(MODEL, do_predict=True, predict_file="predict.json"),
+             **flags))
+  assert outcome.status == 1, outcome.output
+  assert message in outcome.output
+  assert "Traceback" not in outcome.output
+  assert not (tmp_path / "out").exists()
+
+
+def test_tpu_flags_are_named_once(shared, tmp_path):
+  outcome = predict(case(shared, "07"), tmp_path, tpu_name="mine",
+                    num_tpu_cores=8)
+  assert outcome.output.count(
+      "TPU flags have no effect here: --tpu_name, --num_tpu_cores") == 1
