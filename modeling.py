@@ -177,7 +177,7 @@ class BertModel:
       self.sequence_output = self.all_encoder_layers[-1]
 
       with tf.variable_scope("pooler"):
-        self.pooled_output = _dense(
+        self.pooled_output = dense(
             self.sequence_output[:, 0, :], config.hidden_size,
             config.initializer_range, tf.tanh, name="dense")
 
@@ -291,7 +291,7 @@ def create_initializer(initializer_range: float = 0.02):
   return tf.truncated_normal_initializer(stddev=initializer_range)
 
 
-def _dense(input_tensor: tf.Tensor, width: int, initializer_range: float,
+def dense(input_tensor: tf.Tensor, width: int, initializer_range: float,
            activation: Activation, name: str) -> tf.Tensor:
   """activation(input . kernel + bias) for a matrix input."""
   with tf.variable_scope(name):
@@ -470,7 +470,7 @@ def attention_layer(from_tensor,
   width = num_attention_heads * size_per_head
 
   def project(tensor, seq_length, activation, name):
-    projected = _dense(reshape_to_matrix(tensor), width, initializer_range,
+    projected = dense(reshape_to_matrix(tensor), width, initializer_range,
                        activation, name)
     heads = tf.reshape(projected, [batch_size, seq_length,
                                    num_attention_heads, size_per_head])
@@ -557,7 +557,7 @@ def transformer_model(input_tensor,
         attention_output = _residual_dense(
             attended, layer_input, initializer_range, hidden_dropout_prob)
       with tf.variable_scope("intermediate"):
-        intermediate = _dense(attention_output, intermediate_size,
+        intermediate = dense(attention_output, intermediate_size,
                               initializer_range, intermediate_act_fn, "dense")
       layer_input = _residual_dense(
           intermediate, attention_output, initializer_range,
@@ -573,7 +573,7 @@ def _residual_dense(input_tensor: tf.Tensor, residual: tf.Tensor,
                     dropout_prob: float) -> tf.Tensor:
   """LayerNorm(residual + dropout(input . kernel + bias)), scope "output"."""
   with tf.variable_scope("output"):
-    output = _dense(input_tensor, residual.shape.as_list()[-1],
+    output = dense(input_tensor, residual.shape.as_list()[-1],
                     initializer_range, None, "dense")
     return layer_norm(dropout(output, dropout_prob) + residual)
 

@@ -24,16 +24,14 @@ import random
 import tensorflow.compat.v1 as tf
 
 import modeling
-from multigpu import checkpoints
 from multigpu import cli
-from multigpu import devices as devices_lib
 from multigpu import flags as run_flags
-from multigpu import inference
 from multigpu import model_files
 from multigpu import records
 from multigpu import training
 from multigpu.errors import UserError
 from multigpu.model_fn import ModelSettings, build_model_fn
+from multigpu.runs import Rows
 from tasks import squad_answers
 from tasks import squad_data
 from tasks import squad_examples
@@ -44,7 +42,6 @@ from tasks.squad_answers import _compute_softmax, _get_best_indexes
 from tasks.squad_data import InputFeatures, SquadExample
 from tasks.squad_data import _check_is_max_context, _improve_answer_span
 from tasks.squad_data import convert_examples_to_features
-import tokenization
 
 __all__ = [
     "FeatureWriter", "InputFeatures", "RawResult", "SquadExample",
@@ -61,21 +58,11 @@ EXAMPLE_SHUFFLE_SEED = 12345
 flags = tf.flags
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string(
-    "bert_config_file", None,
-    "The bert_config.json that came with the checkpoint.")
 flags.DEFINE_string("vocab_file", None, "The vocabulary of the checkpoint.")
-flags.DEFINE_string(
-    "output_dir", None,
-    "Folder for checkpoints, records, predictions and scores.")
 flags.DEFINE_string("train_file", None, "SQuAD-format JSON to train on.")
 flags.DEFINE_string("predict_file", None,
                     "SQuAD-format JSON to answer; with answers in it the run "
                     "ends with exact match and F1.")
-flags.DEFINE_string(
-    "init_checkpoint", None,
-    "Checkpoint to start from, usually a pre-trained BERT (path without "
-    "\".index\").")
 flags.DEFINE_bool("do_lower_case", True,
                   "Lower-case the text: true for uncased models.")
 flags.DEFINE_integer(
@@ -109,6 +96,8 @@ flags.DEFINE_float(
     "null_score_diff_threshold", 0.0,
     "SQuAD 2.0: answer \"\" when null odds exceed this.")
 run_flags.define_run_flags()
+# So that --help shows them too.
+flags.adopt_module_key_flags(run_flags)
 
 
 class FeatureWriter:
@@ -212,9 +201,12 @@ def input_fn_builder(input_file, seq_length, is_training, drop_remainder, *,
 
 
 def validate_flags_or_throw(bert_config):
-  """Checks the flags against each other, the config and the files."""
-  tokenization.validate_case_matches_checkpoint(
-      FLAGS.do_lower_case, FLAGS.init_checkpoint)
+  """Checks the flags of this script; `bert_config` is for Google's callers.
+
+  What all scripts have in common is checked in `multigpu.flags`.
+  """
+  del bert_config
+  run_flags.check_case()
   if not FLAGS.do_train and not FLAGS.do_predict:
     raise UserError("Nothing to do: pass --do_train=True, --do_predict=True "
                     "or both.")
@@ -225,15 +217,7 @@ def validate_flags_or_throw(bert_config):
       raise UserError("--{}=True needs --{}.".format(action, name))
     if FLAGS[action].value and not tf.io.gfile.exists(path):
       raise UserError("--{}={}: there is no such file.".format(name, path))
-  if FLAGS.max_seq_length > bert_config.max_position_embeddings:
-    raise UserError(
-        "--max_seq_length={}, but the model has only {} positions "
-        "(max_position_embeddings in --bert_config_file): pass {} or "
-        "less.".format(FLAGS.max_seq_length,
-                       bert_config.max_position_embeddings,
-                       bert_config.max_position_embeddings))
   squad_data.check_settings(_feature_settings())
-  checkpoints.check_init_checkpoint(FLAGS.init_checkpoint)
 
 
 def _feature_settings():
@@ -251,56 +235,39 @@ def _read_some(name, is_training):
   return examples
 
 
-def train(bert_config, tokenizer, devices):
+def _write_rows(examples, tokenizer, file_name, is_training):
+  """Featurizes examples into a record file; returns (Rows, their number)."""
+  path = os.path.join(FLAGS.output_dir, file_name)
+  num_rows = squad_pipeline.write_records(
+      examples, tokenizer, _feature_settings(), path, is_training)
+  table = squad_data.record_table(FLAGS.max_seq_length, is_training)
+  return Rows(path, table), num_rows
+
+
+def train(run, tokenizer):
   """Trains on --train_file."""
   examples = _read_some("train_file", is_training=True)
   plan = training.plan_training(
       len(examples), FLAGS.num_train_epochs, FLAGS.warmup_proportion,
-      FLAGS.train_batch_size, devices.num_replicas)
+      FLAGS.train_batch_size, run.devices.num_replicas)
   random.Random(EXAMPLE_SHUFFLE_SEED).shuffle(examples)
-  record_file = os.path.join(FLAGS.output_dir, "train.tf_record")
-  num_features = squad_pipeline.write_records(
-      examples, tokenizer, _feature_settings(), record_file, True)
+  rows, num_features = _write_rows(
+      examples, tokenizer, "train.tf_record", is_training=True)
   del examples
-  training.log_start(plan, devices, num_features)
-  first_step = checkpoints.latest_step(FLAGS.output_dir)
-  init_checkpoint = None if first_step else FLAGS.init_checkpoint
-  training.train(
-      model_fn_builder(
-          bert_config, init_checkpoint, FLAGS.learning_rate,
-          plan.num_train_steps, plan.num_warmup_steps, False, False,
-          seed=FLAGS.seed),
-      input_fn_builder(
-          record_file, FLAGS.max_seq_length, True, True,
-          order=records.TrainingOrder(
-              FLAGS.seed, first_step * plan.global_batch_size)),
-      devices, plan, training.RunSettings(
-          FLAGS.output_dir, FLAGS.save_checkpoints_steps, FLAGS.seed))
+  training.log_start(plan, run.devices, num_features)
+  run.train(squad_head.squad_head, rows, plan, FLAGS.learning_rate)
 
 
-def predict(bert_config, tokenizer, devices):
+def predict(run, tokenizer):
   """Answers --predict_file and scores the answers where it can."""
   examples = _read_some("predict_file", is_training=False)
-  record_file = os.path.join(FLAGS.output_dir, "eval.tf_record")
-  num_features = squad_pipeline.write_records(
-      examples, tokenizer, _feature_settings(), record_file, False)
+  rows, num_features = _write_rows(
+      examples, tokenizer, "eval.tf_record", is_training=False)
   _LOG.info("***** Prediction *****\n  devices %s\n  examples %d\n"
-            "  features %d\n  batch per replica %d", devices.describe(),
+            "  features %d\n  batch per replica %d", run.devices.describe(),
             len(examples), num_features, FLAGS.predict_batch_size)
-  checkpoint = checkpoints.for_inference(
-      FLAGS.output_dir, FLAGS.init_checkpoint)
-  init_checkpoint = None if checkpoint else FLAGS.init_checkpoint
-  batches = inference.iterate_predictions(
-      model_fn_builder(bert_config, init_checkpoint, None, None, None,
-                       False, False, seed=FLAGS.seed),
-      input_fn_builder(record_file, FLAGS.max_seq_length, False, False,
-                       num_rows=num_features,
-                       num_replicas=devices.num_replicas),
-      devices, inference.InferenceSettings(
-          num_rows=num_features,
-          per_replica_batch_size=FLAGS.predict_batch_size,
-          checkpoint=checkpoint,
-          seed=FLAGS.seed))
+  batches = run.predict(squad_head.squad_head, rows, num_features,
+                        FLAGS.predict_batch_size)
   writer = squad_pipeline.answer(
       examples, tokenizer, _feature_settings(), squad_answers.AnswerSettings(
           FLAGS.n_best_size, FLAGS.max_answer_length, FLAGS.do_lower_case,
@@ -315,17 +282,15 @@ def predict(bert_config, tokenizer, devices):
 
 def main(_):
   """Trains and predicts as the flags say."""
-  device_settings = run_flags.device_settings()
-  bert_config = model_files.read_bert_config(FLAGS.bert_config_file)
-  validate_flags_or_throw(bert_config)
+  validate_flags_or_throw(None)
+  run = run_flags.set_up_run()
   tokenizer = model_files.load_tokenizer(
-      FLAGS.vocab_file, FLAGS.do_lower_case, bert_config)
-  devices = devices_lib.set_up(device_settings)
+      FLAGS.vocab_file, FLAGS.do_lower_case, run.bert_config)
   tf.io.gfile.makedirs(FLAGS.output_dir)
   if FLAGS.do_train:
-    train(bert_config, tokenizer, devices)
+    train(run, tokenizer)
   if FLAGS.do_predict:
-    predict(bert_config, tokenizer, devices)
+    predict(run, tokenizer)
 
 
 if __name__ == "__main__":

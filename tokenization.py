@@ -102,13 +102,27 @@ def load_vocab(vocab_file: str) -> "collections.OrderedDict[str, int]":
   import tensorflow.compat.v1 as tf  # slow, and of no use to the rest
   with tf.io.gfile.GFile(vocab_file, "rb") as reader:
     content = reader.read()
+  return parse_vocab(content, vocab_file)
+
+
+def parse_vocab(content: bytes,
+                name: str) -> "collections.OrderedDict[str, int]":
+  """Reads the content of a vocabulary file, see `load_vocab`.
+
+  Args:
+    content: of the file.
+    name: of the file, for the message.
+
+  Raises:
+    ValueError: the content is not UTF-8 text.
+  """
   try:
     lines = content.decode("utf-8-sig").split("\n")
   except UnicodeDecodeError as error:
     raise ValueError(
         "vocabulary %s is not UTF-8 text: byte 0x%02x in line %d. Give the "
         "vocab.txt that came with the checkpoint."
-        % (vocab_file, content[error.start],
+        % (name, content[error.start],
            content.count(b"\n", 0, error.start) + 1)) from None
   if not lines[-1]:
     lines.pop()

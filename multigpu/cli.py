@@ -4,6 +4,7 @@ import sys
 import warnings
 from typing import Any, Callable
 
+from absl import app
 from absl import logging as absl_logging
 import tensorflow.compat.v1 as tf
 
@@ -26,7 +27,8 @@ def run(main: Callable[[Any], None]) -> None:
       sys.exit(1)
 
   _refuse_runtimes_without_estimator()
-  tf.app.run(guarded_main)
+  # Not tf.app.run: it ignores unknown flags, and with them misspelt ones.
+  app.run(guarded_main)
 
 
 # Lines of TensorFlow that say nothing to the user: the deprecation notes are

@@ -4,8 +4,12 @@ from typing import Any
 
 import tensorflow.compat.v1 as tf
 
+from multigpu import checkpoints
 from multigpu import devices
+from multigpu import model_files
 from multigpu.errors import UserError
+from multigpu.runs import Run
+import tokenization
 
 FLAGS = tf.flags.FLAGS
 
@@ -22,7 +26,18 @@ _TPU_FLAGS = {
 
 
 def define_run_flags() -> None:
-  """Defines the flags about devices, checkpoints and randomness."""
+  """Defines the flags about model, folder, devices and randomness."""
+  tf.flags.DEFINE_string(
+      "bert_config_file", None,
+      "The bert_config.json that came with the checkpoint.")
+  tf.flags.DEFINE_string(
+      "output_dir", None,
+      "Folder for checkpoints, records and results. A run goes on from the "
+      "newest checkpoint in it.")
+  tf.flags.DEFINE_string(
+      "init_checkpoint", None,
+      "Checkpoint to start from, usually a pre-trained BERT (path without "
+      "\".index\").")
   tf.flags.DEFINE_integer(
       "num_gpus", 1,
       "Number of GPUs (replicas). Batch sizes are per GPU: the global batch is "
@@ -67,6 +82,36 @@ def device_settings() -> devices.DeviceSettings:
   return devices.DeviceSettings(
       num_gpus=FLAGS.num_gpus, device_type=FLAGS.device_type,
       all_reduce=FLAGS.all_reduce)
+
+
+def check_case() -> None:
+  """Raises UserError if --do_lower_case does not fit the checkpoint's name."""
+  try:
+    tokenization.validate_case_matches_checkpoint(
+        FLAGS.do_lower_case, FLAGS.init_checkpoint)
+  except ValueError as error:
+    raise UserError(str(error)) from error
+
+
+def set_up_run() -> Run:
+  """Checks the shared flags and takes the devices; writes nothing.
+
+  Raises:
+    UserError: a flag, the configuration or the checkpoint is wrong.
+  """
+  bert_config = model_files.read_bert_config(FLAGS.bert_config_file)
+  if FLAGS.max_seq_length > bert_config.max_position_embeddings:
+    raise UserError(
+        "--max_seq_length={}, but the model has only {} positions "
+        "(max_position_embeddings in --bert_config_file): pass {} or "
+        "less.".format(FLAGS.max_seq_length,
+                       bert_config.max_position_embeddings,
+                       bert_config.max_position_embeddings))
+  checkpoints.check_init_checkpoint(FLAGS.init_checkpoint)
+  return Run(
+      devices=devices.set_up(device_settings()), bert_config=bert_config,
+      output_dir=FLAGS.output_dir, init_checkpoint=FLAGS.init_checkpoint,
+      save_checkpoints_steps=FLAGS.save_checkpoints_steps, seed=FLAGS.seed)
 
 
 def _was_set(name: str) -> Any:

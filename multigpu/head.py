@@ -4,17 +4,29 @@ A task is a function `head(model, features, mode)` that makes the task's own
 variables on top of a `modeling.BertModel` and returns a `HeadOutput`. It knows
 nothing of devices; `multigpu.model_fn` does the rest for all tasks.
 """
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Sequence
 
 import modeling
+
+
+class LossTerm(NamedTuple):
+  """A weighted mean: sum of losses / (sum of weights + epsilon).
+
+  Both sums are those of this replica. They are added up over all replicas
+  before the division: the mean of the replicas' means would give the rows of
+  a replica with few weights too much influence.
+  """
+  total: Any  # scalar
+  weight: Any  # scalar
+  epsilon: float = 0.0
 
 
 class HeadOutput(NamedTuple):
   """What a task's head returns."""
   # {name: [batch_size, ...]}: one row a row of the batch.
   predictions: Dict[str, Any]
-  # Scalar, the mean over the rows of this replica; None without labels.
-  loss: Optional[Any] = None
+  # The loss is their sum; none where the features have no labels.
+  loss_terms: Sequence[LossTerm] = ()
 
 
 Head = Callable[[modeling.BertModel, Dict[str, Any], str], HeadOutput]

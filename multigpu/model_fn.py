@@ -3,14 +3,14 @@
 A task brings only its head, see `multigpu.head`.
 """
 import zlib
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 import modeling
 import optimization
 from multigpu import checkpoints
-from multigpu.head import Head
+from multigpu.head import Head, LossTerm
 
 
 class ModelSettings(NamedTuple):
@@ -52,19 +52,41 @@ def build_model_fn(head: Head, settings: ModelSettings) -> Callable[..., Any]:
     if settings.init_checkpoint:
       checkpoints.initialize_from(settings.init_checkpoint,
                                   tf.trainable_variables())
+    loss = _global_loss(output.loss_terms) if output.loss_terms else None
     train_op = None
     if is_training:
       train_op = optimization.create_optimizer(
-          output.loss, settings.learning_rate, settings.num_train_steps,
+          loss, settings.learning_rate, settings.num_train_steps,
           settings.num_warmup_steps, False)
     return tf.estimator.EstimatorSpec(
         mode=mode,
         predictions=output.predictions,
-        loss=output.loss,
+        loss=loss,
         train_op=train_op,
         scaffold=tf.train.Scaffold())
 
   return model_fn
+
+
+def _global_loss(terms: Sequence[LossTerm]) -> Any:
+  """This replica's share of the loss of the global batch.
+
+  The mean of the shares over the replicas is the sum of the terms, each with
+  its weights added up over all replicas. So is the gradient.
+  """
+  context = tf.distribute.get_replica_context()
+  num_replicas = context.strategy.num_replicas_in_sync
+  loss = 0.0
+  for term in terms:
+    weight = term.weight
+    if num_replicas > 1:
+      # A constant for the gradient: weights do not depend on variables.
+      weight = context.merge_call(
+          lambda strategy, value: strategy.extended.reduce_to(
+              tf.distribute.ReduceOp.SUM, value, destinations=value),
+          args=(tf.stop_gradient(weight),))
+    loss += num_replicas * term.total / (weight + term.epsilon)
+  return loss
 
 
 def _seeded_by_name(seed: int) -> Callable[..., Any]:

@@ -13,6 +13,8 @@ RecordTable = Dict[str, Tuple[Tuple[int, ...], str]]
 # Rows that the training order is drawn from. Records are about a kilobyte, so
 # this is some megabytes.
 SHUFFLE_BUFFER = 10000
+# Files whose rows are mixed.
+FILES_AT_ONCE = 8
 
 
 class RecordWriter:
@@ -82,7 +84,7 @@ def training_dataset(paths: Union[str, List[str]], table: RecordTable,
   replicas take batches from it in turn, so N replicas with batches of B rows
   train on the same N x B rows a step as one with a batch of N x B.
   """
-  dataset = tf.data.TFRecordDataset(paths)
+  dataset = _read_shuffled_files(paths, order.seed)
   # Before `repeat`: every row comes once before any comes again.
   dataset = dataset.shuffle(SHUFFLE_BUFFER, seed=order.seed,
                             reshuffle_each_iteration=True)
@@ -90,6 +92,17 @@ def training_dataset(paths: Union[str, List[str]], table: RecordTable,
   if order.skip_rows:
     dataset = dataset.skip(order.skip_rows)
   return _batches(dataset, table, batch_size, drop_remainder=True)
+
+
+def _read_shuffled_files(paths: Union[str, List[str]],
+                         seed: int) -> tf.data.Dataset:
+  """Rows of all files, each file read by one reader, in turns."""
+  if isinstance(paths, str) or len(paths) == 1:
+    return tf.data.TFRecordDataset(paths)
+  files = tf.data.Dataset.from_tensor_slices(paths).shuffle(
+      len(paths), seed=seed, reshuffle_each_iteration=True)
+  return files.interleave(tf.data.TFRecordDataset,
+                          cycle_length=min(len(paths), FILES_AT_ONCE))
 
 
 def inference_dataset(paths: Union[str, List[str]], table: RecordTable,
@@ -108,9 +121,10 @@ def inference_dataset(paths: Union[str, List[str]], table: RecordTable,
   return _batches(dataset, table, batch_size, drop_remainder=True)
 
 
-def count_rows(path: str) -> int:
-  """Number of records in a file; reads all of it."""
-  return sum(1 for _ in tf.io.tf_record_iterator(path))
+def count_rows(paths: Union[str, List[str]]) -> int:
+  """Number of records in files; reads all of them."""
+  return sum(1 for path in ([paths] if isinstance(paths, str) else paths)
+             for _ in tf.io.tf_record_iterator(path))
 
 
 def _batches(dataset: tf.data.Dataset, table: RecordTable, batch_size: int,

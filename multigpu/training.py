@@ -14,13 +14,18 @@ _LOG = logging.getLogger(__name__)
 
 class TrainPlan(NamedTuple):
   """The arithmetic of a training run, done once."""
-  num_examples: int
-  num_train_epochs: float
   per_replica_batch_size: int
   num_replicas: int
-  global_batch_size: int
   num_train_steps: int
   num_warmup_steps: int
+  # None where the user gives steps instead of epochs.
+  num_examples: Optional[int] = None
+  num_train_epochs: Optional[float] = None
+
+  @property
+  def global_batch_size(self) -> int:
+    """Rows of one weight update."""
+    return self.per_replica_batch_size * self.num_replicas
 
 
 class RunSettings(NamedTuple):
@@ -51,13 +56,12 @@ def plan_training(num_examples: int, num_train_epochs: float,
             num_examples, num_train_epochs, global_batch_size,
             per_replica_batch_size, num_replicas))
   return TrainPlan(
-      num_examples=num_examples,
-      num_train_epochs=num_train_epochs,
       per_replica_batch_size=per_replica_batch_size,
       num_replicas=num_replicas,
-      global_batch_size=global_batch_size,
       num_train_steps=num_train_steps,
-      num_warmup_steps=int(num_train_steps * warmup_proportion))
+      num_warmup_steps=int(num_train_steps * warmup_proportion),
+      num_examples=num_examples,
+      num_train_epochs=num_train_epochs)
 
 
 def log_start(plan: TrainPlan, devices: Devices,
@@ -71,14 +75,13 @@ def log_start(plan: TrainPlan, devices: Devices,
           plan.global_batch_size, plan.per_replica_batch_size,
           plan.num_replicas)),
       ("examples", plan.num_examples),
-  ]
-  if num_features is not None:
-    lines.append(("features", num_features))
-  lines += [("epochs", plan.num_train_epochs),
-            ("steps", plan.num_train_steps),
-            ("warm-up steps", plan.num_warmup_steps)]
+      ("features", num_features),
+      ("epochs", plan.num_train_epochs),
+      ("steps", plan.num_train_steps),
+      ("warm-up steps", plan.num_warmup_steps)]
   _LOG.info("***** Training *****\n%s", "\n".join(
-      "  {} {}".format(name, value) for name, value in lines))
+      "  {} {}".format(name, value) for name, value in lines
+      if value is not None))
 
 
 # Without AutoGraph: it would rewrite the model_fn for nothing and put its own

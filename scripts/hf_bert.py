@@ -114,7 +114,7 @@ def convert_config(config: dict, where: str) -> Tuple[dict, List[str]]:
 
 
 def variable_shapes(config: dict) -> Shapes:
-  """Returns the shapes of BertModel's variables by name (CONTRACT, names)."""
+  """Returns the shapes of BertModel's variables by name, Google's names."""
   width, inner = config["hidden_size"], config["intermediate_size"]
   shapes = collections.OrderedDict()  # type: Shapes
 

@@ -5,9 +5,9 @@ Lives here: the n best answers of a question, the "no answer" decision of SQuAD
 (`tasks/squad_spans.py`), from word pieces back to text of the document
 (`tasks/squad_final_text.py`), EM/F1 (`tasks/squad_metrics.py`).
 
-What is chosen and written equals `write_predictions` of Google's run_squad.py
-(CONTRACT.md 4), which crashes in SQuAD 2.0 where a question has no valid span;
-here its answer is "" and all other questions keep theirs.
+What is chosen and written equals `write_predictions` of Google's run_squad.py,
+which crashes in SQuAD 2.0 where a question has no valid span; here its answer
+is "" and all other questions keep theirs.
 """
 import collections
 import heapq
@@ -34,7 +34,7 @@ _SURELY_NULL_ODDS = 1e6
 _NAMED_IDS = 50
 _ENTRY_KEYS = ("text", "probability", "start_logit", "end_logit")
 
-# Google's names, for the run script (CONTRACT.md 4).
+# Google's names, for the run script.
 _get_best_indexes = get_best_indexes
 __all__ = ["Answer", "AnswerSettings", "AnswerWriter", "RawResult",
            "get_final_text", "iterate_answers", "write_predictions"]

@@ -24,7 +24,7 @@ __all__ = [
 # Google's name, which people import.
 _check_is_max_context = check_is_max_context
 
-# Source: CONTRACT 2 (unique_ids).
+# As in google-research/bert.
 FIRST_UNIQUE_ID = 1000000000
 
 # About 15 MB; then the words are forgotten and learned anew.
@@ -275,7 +275,7 @@ def _set_positions(feature: InputFeatures, question: _Question,
 
 def record_table(max_seq_length: int, is_training: bool
                  ) -> Dict[str, Tuple[Tuple[int, ...], str]]:
-  """Returns {feature name: (shape, dtype)} of a record (CONTRACT 2)."""
+  """Returns {feature name: (shape, dtype)} of a record, as Google has it."""
   sequence, scalar = ((max_seq_length,), "int64"), ((), "int64")
   table: Dict[str, Tuple[Tuple[int, ...], str]] = {
       "unique_ids": scalar, "input_ids": sequence, "input_mask": sequence,

@@ -1,6 +1,6 @@
 """From the word pieces of an answer back to a part of the document.
 
-Lives here: Google's `get_final_text` (CONTRACT.md 4), and the same for the many
+Lives here: Google's `get_final_text`, and the same for the many
 spans that are tried in one document. Not here: which spans these are
 (`tasks/squad_answers.py`).
 """

@@ -4,7 +4,7 @@ from typing import Any, Dict, Tuple
 import tensorflow.compat.v1 as tf
 
 import modeling
-from multigpu.head import HeadOutput
+from multigpu.head import HeadOutput, LossTerm
 
 
 def span_logits(model: modeling.BertModel) -> Tuple[tf.Tensor, tf.Tensor]:
@@ -27,12 +27,12 @@ def span_logits(model: modeling.BertModel) -> Tuple[tf.Tensor, tf.Tensor]:
   return start_logits, end_logits
 
 
-def span_loss(start_logits: tf.Tensor, end_logits: tf.Tensor,
-              features: Dict[str, Any]) -> tf.Tensor:
-  """Mean over rows of the mean cross-entropy of start and end (scalar)."""
+def span_losses(start_logits: tf.Tensor, end_logits: tf.Tensor,
+                features: Dict[str, Any]) -> tf.Tensor:
+  """Mean cross-entropy of start and end, float32 [batch_size]."""
   losses = [
-      tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
-          logits=logits, labels=features[name]))
+      tf.nn.sparse_softmax_cross_entropy_with_logits(
+          logits=logits, labels=features[name])
       for logits, name in ((start_logits, "start_positions"),
                            (end_logits, "end_positions"))]
   return sum(losses) / 2.0
@@ -46,10 +46,12 @@ def squad_head(model: modeling.BertModel, features: Dict[str, Any],
   [batch_size, seq_length].
   """
   start_logits, end_logits = span_logits(model)
-  loss = None
+  loss_terms = []
   if mode == tf.estimator.ModeKeys.TRAIN:
-    loss = span_loss(start_logits, end_logits, features)
+    losses = span_losses(start_logits, end_logits, features)
+    loss_terms.append(LossTerm(
+        tf.reduce_sum(losses), tf.cast(tf.size(losses), tf.float32)))
   return HeadOutput(
       predictions={"unique_ids": features["unique_ids"],
                    "start_logits": start_logits, "end_logits": end_logits},
-      loss=loss)
+      loss_terms=loss_terms)

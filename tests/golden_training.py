@@ -56,9 +56,8 @@ def train(golden, init_checkpoint, head, shared, output_dir, num_replicas,
   devices = devices_lib.set_up(
       devices_lib.DeviceSettings(num_gpus=num_replicas, device_type="cpu"))
   plan = training.TrainPlan(
-      num_examples=ROWS * STEPS, num_train_epochs=1,
       per_replica_batch_size=ROWS // num_replicas, num_replicas=num_replicas,
-      global_batch_size=ROWS, num_train_steps=int(golden["num_train_steps"]),
+      num_train_steps=int(golden["num_train_steps"]),
       num_warmup_steps=int(golden["num_warmup_steps"]))
   capture = CaptureHook()
   training.train(

@@ -14,7 +14,7 @@ class Outcome:
     self.output = completed.stdout
 
 
-def run(script, cwd, timeout=300, **flags):
+def run(script, cwd, timeout=600, **flags):
   """Runs `script --flag=value ...` in a folder, on the CPU.
 
   Args:

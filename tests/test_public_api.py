@@ -140,6 +140,26 @@ FLAGS = {
         "max_answer_length": ["int", 30], "verbose_logging": ["bool", False],
         "version_2_with_negative": ["bool", False],
         "null_score_diff_threshold": ["float", 0.0]},
+    "run_classifier_multigpu": {
+        "data_dir": ["string", None], "bert_config_file": ["string", None],
+        "task_name": ["string", None], "vocab_file": ["string", None],
+        "output_dir": ["string", None], "init_checkpoint": ["string", None],
+        "do_lower_case": ["bool", True], "max_seq_length": ["int", 128],
+        "do_train": ["bool", False], "do_eval": ["bool", False],
+        "do_predict": ["bool", False], "train_batch_size": ["int", 32],
+        "eval_batch_size": ["int", 8], "predict_batch_size": ["int", 8],
+        "learning_rate": ["float", 5e-5], "num_train_epochs": ["float", 3.0],
+        "warmup_proportion": ["float", 0.1], "text_a_column": ["string", ""],
+        "text_b_column": ["string", ""], "label_column": ["string", ""],
+        "multi_label": ["bool", False]},
+    "run_pretraining_multigpu": {
+        "input_file": ["string", None], "bert_config_file": ["string", None],
+        "output_dir": ["string", None], "init_checkpoint": ["string", None],
+        "max_seq_length": ["int", 128], "max_predictions_per_seq": ["int", 20],
+        "do_train": ["bool", False], "do_eval": ["bool", False],
+        "train_batch_size": ["int", 32], "eval_batch_size": ["int", 8],
+        "learning_rate": ["float", 5e-5], "num_train_steps": ["int", 100000],
+        "num_warmup_steps": ["int", 10000], "max_eval_steps": ["int", 100]},
 }
 # Positional parameters of functions and classes of the run scripts.
 SCRIPTS = {
@@ -173,6 +193,39 @@ SCRIPTS = {
         "FeatureWriter": "filename is_training",
         "validate_flags_or_throw": "bert_config",
         "main": "_"},
+    "run_classifier_multigpu": {
+        "InputExample": "guid text_a text_b label",
+        "InputFeatures": "input_ids input_mask segment_ids label_id "
+                         "is_real_example",
+        "PaddingInputExample": "",
+        "convert_single_example":
+            "ex_index example label_list max_seq_length tokenizer",
+        "convert_examples_to_features":
+            "examples label_list max_seq_length tokenizer",
+        "file_based_convert_examples_to_features":
+            "examples label_list max_seq_length tokenizer output_file",
+        "file_based_input_fn_builder":
+            "input_file seq_length is_training drop_remainder",
+        "input_fn_builder": "features seq_length is_training drop_remainder",
+        "_truncate_seq_pair": "tokens_a tokens_b max_length",
+        "create_model": "bert_config is_training input_ids input_mask "
+                        "segment_ids labels num_labels use_one_hot_embeddings",
+        "model_fn_builder":
+            "bert_config num_labels init_checkpoint learning_rate "
+            "num_train_steps num_warmup_steps use_tpu use_one_hot_embeddings",
+        "XnliProcessor": "", "MnliProcessor": "", "MrpcProcessor": "",
+        "ColaProcessor": "", "DataProcessor": ""},
+    "run_pretraining_multigpu": {
+        "model_fn_builder":
+            "bert_config init_checkpoint learning_rate num_train_steps "
+            "num_warmup_steps use_tpu use_one_hot_embeddings",
+        "get_masked_lm_output": "bert_config input_tensor output_weights "
+                                "positions label_ids label_weights",
+        "get_next_sentence_output": "bert_config input_tensor labels",
+        "gather_indexes": "sequence_tensor positions",
+        "input_fn_builder": "input_files max_seq_length "
+                            "max_predictions_per_seq is_training "
+                            "num_cpu_threads"},
 }
 
 

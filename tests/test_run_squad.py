@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from conftest import ROOT
 import programs
 
 SCRIPT = "run_squad_multigpu.py"
@@ -67,7 +68,7 @@ def test_case_07_without_answers(shared, tmp_path):
 @pytest.mark.parametrize("stride", [0, -1])
 def test_case_09_stride_below_one(shared, tmp_path, stride):
   outcome = programs.run(
-      SCRIPT, case(shared, "09"), timeout=60, output_dir=tmp_path / "out",
+      SCRIPT, case(shared, "09"), timeout=300, output_dir=tmp_path / "out",
       do_train=True, train_file="train.json", train_batch_size=1,
       **dict(MODEL, max_seq_length=32, max_query_length=8, doc_stride=stride))
   assert outcome.status == 1
@@ -126,6 +127,35 @@ def test_case_67_all_replicas_predict_what_one_does(shared, one_replica,
         assert a[key] == pytest.approx(b[key], abs=1e-5)
 
 
+@pytest.mark.slow
+def test_training_and_answers_are_those_of_one_device(tmp_path):
+  """The whole command with 1, 2 and 4 replicas on the same global batch."""
+  sample = ROOT / "samples" / "squad"
+  config = json.loads((sample / "bert_config.json").read_text())
+  config.update(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+                num_hidden_layers=1)
+  (tmp_path / "bert_config.json").write_text(json.dumps(config))
+  for num_replicas in (1, 2, 4):
+    outcome = programs.run(
+        SCRIPT, tmp_path, num_gpus=num_replicas, seed=3,
+        train_batch_size=32 // num_replicas, predict_batch_size=16,
+        do_train=True, do_predict=True, num_train_epochs=0.12,
+        learning_rate=1e-3, max_seq_length=80, doc_stride=32,
+        max_query_length=24, train_file=sample / "train.json",
+        predict_file=sample / "dev.json", vocab_file=sample / "vocab.txt",
+        bert_config_file="bert_config.json", output_dir=str(num_replicas))
+    assert outcome.status == 0, outcome.output
+  one = tmp_path / "1"
+  for many in (tmp_path / "2", tmp_path / "4"):
+    for name in ("predictions.json", "eval_results.json"):
+      assert (many / name).read_bytes() == (one / name).read_bytes()
+    for a, b in zip(read(one, "nbest_predictions").values(),
+                    read(many, "nbest_predictions").values()):
+      np.testing.assert_allclose(
+          [entry["start_logit"] for entry in a[:3]],
+          [entry["start_logit"] for entry in b[:3]], atol=1e-5)
+
+
 @pytest.mark.parametrize("flags, message", [
     (dict(num_gpus=3, device_type="gpu"),
      "--num_gpus=3, but this machine shows 0 GPUs: pass --device_type=cpu"),
@@ -135,6 +165,7 @@ def test_case_67_all_replicas_predict_what_one_does(shared, one_replica,
     (dict(all_reduce="nccl"), "--all_reduce=nccl needs GPUs"),
     (dict(max_seq_length=65), "--max_seq_length=65, but the model has only 64"),
     (dict(do_predict=False), "Nothing to do"),
+    (dict(num_gpu=2), "Unknown command line flag 'num_gpu'"),
     (dict(predict_file="none.json"), "none.json: there is no such file"),
     (dict(init_checkpoint="../_shared/bert_model.ckpt.index"),
      "leave out the ending and pass ../_shared/bert_model.ckpt."),
@@ -145,7 +176,7 @@ def test_case_67_all_replicas_predict_what_one_does(shared, one_replica,
 def test_wrong_flags_are_answered_before_any_work(shared, tmp_path, flags,
                                                   message):
   outcome = programs.run(
-      SCRIPT, case(shared, "07"), timeout=60, output_dir=tmp_path / "out",
+      SCRIPT, case(shared, "07"), timeout=300, output_dir=tmp_path / "out",
       **dict(dict(MODEL, do_predict=True, predict_file="predict.json"),
              **flags))
   assert outcome.status == 1, outcome.output

@@ -1,0 +1,76 @@
+"""run_pretraining_multigpu.py as users run it, on 1 and 2 replicas."""
+import json
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+import programs
+
+SCRIPT = "run_pretraining_multigpu.py"
+NAMES = ["global_step", "loss", "masked_lm_accuracy", "masked_lm_loss",
+         "next_sentence_accuracy", "next_sentence_loss"]
+
+
+@pytest.fixture
+def flags(shared, tmp_path):
+  """A small model with the vocabulary of the reference records."""
+  golden = shared / "golden"
+  config = json.loads(
+      (golden / "model" / "bert_config_nodropout.json").read_text())
+  config["vocab_size"] = 30522
+  (tmp_path / "bert_config.json").write_text(json.dumps(config))
+  return dict(
+      bert_config_file="bert_config.json",
+      input_file=golden / "pretraining" / "records_seed12345.tf_record",
+      max_seq_length=64, max_predictions_per_seq=10)
+
+
+def read_results(folder):
+  lines = (folder / "eval_results.txt").read_text().splitlines()
+  pairs = [line.split(" = ") for line in lines]
+  assert [name for name, _ in pairs] == NAMES
+  return [float(value) for _, value in pairs]
+
+
+def test_trains_and_evaluates_equally_on_one_and_two(flags, tmp_path):
+  """Case 47: every record counts once, whatever the number of replicas."""
+  for num_replicas in (1, 2):
+    outcome = programs.run(
+        SCRIPT, tmp_path, num_gpus=num_replicas,
+        train_batch_size=8 // num_replicas, do_train=True, do_eval=True,
+        num_train_steps=4, num_warmup_steps=1, learning_rate=1e-3, seed=2,
+        eval_batch_size=10 // num_replicas,
+        # Enough for all 71 records.
+        max_eval_steps=100, output_dir=str(num_replicas), **flags)
+    assert outcome.status == 0, outcome.output
+    assert "records 71 of 71" in outcome.output
+    assert "global batch = 8 (%d x %d)" % (
+        8 // num_replicas, num_replicas) in outcome.output
+  one, two = (read_results(tmp_path / name) for name in ("1", "2"))
+  assert two == pytest.approx(one, abs=1e-5)
+  assert one[0] == 4
+  assert tf.train.latest_checkpoint(
+      str(tmp_path / "2")).endswith("model.ckpt-4")
+
+
+def test_evaluation_stops_at_max_eval_steps(flags, tmp_path):
+  outcome = programs.run(SCRIPT, tmp_path, do_eval=True, num_gpus=2,
+                         eval_batch_size=4, max_eval_steps=3, output_dir="out",
+                         **flags)
+  assert outcome.status == 0, outcome.output
+  assert "records 12 of 71" in outcome.output
+
+
+@pytest.mark.parametrize("change, message", [
+    (dict(input_file="none*.tfrecord"), "no file matches none*.tfrecord"),
+    (dict(max_seq_length=65), "--max_seq_length=65, but the model has only 64"),
+    (dict(do_eval=False), "Nothing to do"),
+])
+def test_wrong_flags(flags, tmp_path, change, message):
+  outcome = programs.run(
+      SCRIPT, tmp_path, timeout=300, output_dir="out",
+      **dict(dict(flags, do_eval=True), **change))
+  assert outcome.status == 1, outcome.output
+  assert message in outcome.output
+  assert "Traceback" not in outcome.output
+  assert not (tmp_path / "out").exists()
