@@ -185,7 +185,7 @@ def smoke(name, output):
     pytest.skip("scripts/setup.sh %s has not been run" % RUNTIME)
   done = run_script(ROOT, name, "--smoke", "--runtime=" + RUNTIME,
                     "--output_dir=%s" % output, cwd=str(output.parent),
-                    timeout=300)
+                    timeout=600)
   assert done.returncode == 0, done.stdout
   assert "2 CPU replicas" in done.stdout
   return output
