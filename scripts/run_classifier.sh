@@ -46,27 +46,8 @@ flags counts: ... -- --save_checkpoints_steps=500 --seed=7
 EOF
 }
 
-fail() {
-  echo "run_classifier: $*" >&2
-  exit 1
-}
-
-usage_error() {
-  usage >&2
-  fail "$*"
-}
-
-# Sets the variable with the name of the option "$1", which is --name=value.
-set_option() {
-  local name=${1%%=*}
-  printf -v "${name#--}" %s "${1#*=}"
-}
-
-# Fails early, as the set-up may take minutes. Files on other file systems are
-# left to the program.
-check_file() { # option, file
-  [[ $2 == *://* || -f $2 ]] || fail "$1: there is no file $2"
-}
+# shellcheck source-path=SCRIPTDIR source=lib/run_options.sh
+source "$project/scripts/lib/run_options.sh"
 
 # Prints two rows, text and class, for each name.
 make_rows() {
@@ -95,15 +76,6 @@ write_smoke_data() {
   } >"$1/test.tsv"
 }
 
-# Prints the command that is run, so that it can be copied.
-run() {
-  printf '\nrun_classifier: $'
-  printf ' %q' "$@"
-  printf '\n'
-  "$@"
-}
-
-runtime=tf2 smoke=false output_dir="" num_gpus="" device_type=""
 task_name="" bert_dir="" data_dir=""
 do_predict=False do_lower_case=True learning_rate=2e-5 num_train_epochs=3
 max_seq_length=128 train_batch_size=32
@@ -147,16 +119,7 @@ while [[ $# -gt 0 ]]; do
 done
 
 if $smoke; then
-  [[ ${#given[@]} -eq 0 ]] ||
-    usage_error "--smoke has its own model and data: leave out ${given[*]}"
-  num_gpus=${num_gpus:-2}
-  device_type=${device_type:-cpu}
-  if [[ -z $output_dir ]]; then
-    output_dir=$project/output/smoke_classifier
-    rm -rf "$output_dir"
-  elif [[ -n $(ls -A "$output_dir" 2>/dev/null) ]]; then
-    fail "--output_dir=$output_dir is not empty: --smoke wants a new folder"
-  fi
+  begin_smoke "$project/output/smoke_classifier" ${given[@]+"${given[@]}"}
   write_smoke_data "$output_dir/data"
   sample=$project/samples/squad
   flags=(
@@ -189,21 +152,8 @@ else
   )
 fi
 output_dir=${output_dir:-output/$task_name}
-device_type=${device_type:-auto}
 
-SECONDS=0
-bash "$project/scripts/setup.sh" "$runtime"
-python=$project/.venv/$runtime/bin/python
-export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
-
-if [[ -z $num_gpus && $device_type == cpu ]]; then
-  num_gpus=1
-elif [[ -z $num_gpus ]]; then
-  # Counted as the program itself reads CUDA_VISIBLE_DEVICES.
-  num_gpus=$(cd "$project" && "$python" -c '
-from multigpu import devices
-print(max(1, len(devices.visible_gpus())))')
-fi
+begin_run
 
 run "$python" "$project/run_classifier_multigpu.py" "${flags[@]}" \
   --num_gpus="$num_gpus" --device_type="$device_type" \

@@ -52,27 +52,8 @@ flags counts: ... -- --save_checkpoints_steps=500 --seed=7
 EOF
 }
 
-fail() {
-  echo "run_pretraining: $*" >&2
-  exit 1
-}
-
-usage_error() {
-  usage >&2
-  fail "$*"
-}
-
-# Sets the variable with the name of the option "$1", which is --name=value.
-set_option() {
-  local name=${1%%=*}
-  printf -v "${name#--}" %s "${1#*=}"
-}
-
-# Fails early, as the set-up may take minutes. Files on other file systems are
-# left to the program.
-check_file() { # option, file
-  [[ $2 == *://* || -f $2 ]] || fail "$1: there is no file $2"
-}
+# shellcheck source-path=SCRIPTDIR source=lib/run_options.sh
+source "$project/scripts/lib/run_options.sh"
 
 # Prints three documents of words that samples/squad/vocab.txt has.
 make_smoke_text() {
@@ -92,15 +73,6 @@ EOF
   done
 }
 
-# Prints the command that is run, so that it can be copied.
-run() {
-  printf '\nrun_pretraining: $'
-  printf ' %q' "$@"
-  printf '\n'
-  "$@"
-}
-
-runtime=tf2 smoke=false output_dir="" num_gpus="" device_type=""
 bert_dir="" from_scratch=false text="" records=""
 dupe_factor=5 do_whole_word_mask=False do_lower_case=True
 max_seq_length=128 max_predictions_per_seq=20
@@ -155,16 +127,7 @@ for option in num_gpus num_train_steps; do
 done
 
 if $smoke; then
-  [[ ${#given[@]} -eq 0 ]] ||
-    usage_error "--smoke has its own model and text: leave out ${given[*]}"
-  num_gpus=${num_gpus:-2}
-  device_type=${device_type:-cpu}
-  if [[ -z $output_dir ]]; then
-    output_dir=$project/output/smoke_pretraining
-    rm -rf "$output_dir"
-  elif [[ -n $(ls -A "$output_dir" 2>/dev/null) ]]; then
-    fail "--output_dir=$output_dir is not empty: --smoke wants a new folder"
-  fi
+  begin_smoke "$project/output/smoke_pretraining" ${given[@]+"${given[@]}"}
   mkdir -p "$output_dir"
   make_smoke_text >"$output_dir/text.txt"
   text=$output_dir/text.txt
@@ -187,7 +150,6 @@ else
   done
 fi
 output_dir=${output_dir:-output/pretraining}
-device_type=${device_type:-auto}
 if $from_scratch; then
   learning_rate=${learning_rate:-1e-4}
 else
@@ -196,19 +158,7 @@ else
 fi
 num_warmup_steps=${num_warmup_steps:-$((num_train_steps / 10))}
 
-SECONDS=0
-bash "$project/scripts/setup.sh" "$runtime"
-python=$project/.venv/$runtime/bin/python
-export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
-
-if [[ -z $num_gpus && $device_type == cpu ]]; then
-  num_gpus=1
-elif [[ -z $num_gpus ]]; then
-  # Counted as the program itself reads CUDA_VISIBLE_DEVICES.
-  num_gpus=$(cd "$project" && "$python" -c '
-from multigpu import devices
-print(max(1, len(devices.visible_gpus())))')
-fi
+begin_run
 
 if [[ -n $text ]]; then
   # Several files, so that training reads from more than one place at a time.

