@@ -244,23 +244,20 @@ def _write_rows(examples, tokenizer, file_name, is_training):
   return Rows(path, table), num_rows
 
 
-def train(run, tokenizer):
-  """Trains on --train_file."""
-  examples = _read_some("train_file", is_training=True)
+def train(run, tokenizer, examples):
+  """Trains on the examples of --train_file."""
   plan = training.plan_training(
       len(examples), FLAGS.num_train_epochs, FLAGS.warmup_proportion,
       FLAGS.train_batch_size, run.devices.num_replicas)
   random.Random(EXAMPLE_SHUFFLE_SEED).shuffle(examples)
   rows, num_features = _write_rows(
       examples, tokenizer, "train.tf_record", is_training=True)
-  del examples
   training.log_start(plan, run.devices, num_features)
   run.train(squad_head.squad_head, rows, plan, FLAGS.learning_rate)
 
 
-def predict(run, tokenizer):
-  """Answers --predict_file and scores the answers where it can."""
-  examples = _read_some("predict_file", is_training=False)
+def predict(run, tokenizer, examples):
+  """Answers the examples of --predict_file; scores them where it can."""
   rows, num_features = _write_rows(
       examples, tokenizer, "eval.tf_record", is_training=False)
   _LOG.info("***** Prediction *****\n  devices %s\n  examples %d\n"
@@ -286,11 +283,14 @@ def main(_):
   run = run_flags.set_up_run()
   tokenizer = model_files.load_tokenizer(
       FLAGS.vocab_file, FLAGS.do_lower_case, run.bert_config)
+  # Both at once: a mistake in the second file must not wait for the training.
+  train_examples = FLAGS.do_train and _read_some("train_file", True)
+  predict_examples = FLAGS.do_predict and _read_some("predict_file", False)
   tf.io.gfile.makedirs(FLAGS.output_dir)
   if FLAGS.do_train:
-    train(run, tokenizer)
+    train(run, tokenizer, train_examples)
   if FLAGS.do_predict:
-    predict(run, tokenizer)
+    predict(run, tokenizer, predict_examples)
 
 
 if __name__ == "__main__":

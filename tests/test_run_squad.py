@@ -185,6 +185,18 @@ def test_wrong_flags_are_answered_before_any_work(shared, tmp_path, flags,
   assert not (tmp_path / "out").exists()
 
 
+def test_a_bad_predict_file_does_not_wait_for_the_training(shared, tmp_path):
+  (tmp_path / "predict.json").write_text("{\"data\": [")
+  outcome = programs.run(
+      SCRIPT, case(shared, "09"), timeout=300, output_dir=tmp_path / "out",
+      do_train=True, train_file="train.json", train_batch_size=1,
+      do_predict=True, predict_file=tmp_path / "predict.json",
+      **dict(MODEL, max_seq_length=32, max_query_length=8))
+  assert outcome.status == 1
+  assert "predict.json is not JSON" in outcome.output
+  assert not (tmp_path / "out").exists()
+
+
 def test_tpu_flags_are_named_once(shared, tmp_path):
   outcome = predict(case(shared, "07"), tmp_path, tpu_name="mine",
                     num_tpu_cores=8)
