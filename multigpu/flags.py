@@ -1,6 +1,5 @@
 """Flags that all run scripts share, and the settings made of them."""
 import logging
-from typing import Any
 
 import tensorflow.compat.v1 as tf
 
@@ -114,5 +113,5 @@ def set_up_run() -> Run:
       save_checkpoints_steps=FLAGS.save_checkpoints_steps, seed=FLAGS.seed)
 
 
-def _was_set(name: str) -> Any:
-  return FLAGS[name].present
+def _was_set(name: str) -> bool:
+  return bool(FLAGS[name].present)

@@ -91,7 +91,7 @@ def training_dataset(paths: Union[str, List[str]], table: RecordTable,
   dataset = dataset.repeat()
   if order.skip_rows:
     dataset = dataset.skip(order.skip_rows)
-  return _batches(dataset, table, batch_size, drop_remainder=True)
+  return _batches(dataset, table, batch_size)
 
 
 def _read_shuffled_files(paths: Union[str, List[str]],
@@ -118,7 +118,7 @@ def inference_dataset(paths: Union[str, List[str]], table: RecordTable,
   padding = -num_rows % (batch_size * num_replicas)
   if padding:
     dataset = dataset.concatenate(dataset.take(1).repeat(padding))
-  return _batches(dataset, table, batch_size, drop_remainder=True)
+  return _batches(dataset, table, batch_size)
 
 
 def count_rows(paths: Union[str, List[str]]) -> int:
@@ -127,10 +127,10 @@ def count_rows(paths: Union[str, List[str]]) -> int:
              for _ in tf.io.tf_record_iterator(path))
 
 
-def _batches(dataset: tf.data.Dataset, table: RecordTable, batch_size: int,
-             drop_remainder: bool) -> tf.data.Dataset:
-  """Batches, parses (a batch at once: far cheaper) and prefetches."""
-  dataset = dataset.batch(batch_size, drop_remainder=drop_remainder)
+def _batches(dataset: tf.data.Dataset, table: RecordTable,
+             batch_size: int) -> tf.data.Dataset:
+  """Full batches, parsed (a batch at once: far cheaper) and prefetched."""
+  dataset = dataset.batch(batch_size, drop_remainder=True)
   dataset = dataset.map(lambda rows: parse_batch(rows, table),
                         num_parallel_calls=2)
   return dataset.prefetch(2)

@@ -2,14 +2,13 @@
 
 What a model sees of them is made in tasks/squad_data.py.
 """
-import json
 import logging
 import re
 from typing import Any, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-import tensorflow.compat.v1 as tf
 
 from multigpu.errors import UserError
+from multigpu.files import read_json
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -151,7 +150,7 @@ def _name_some(ids: List[str]) -> str:
 def _walk(input_file: str) -> Iterator[Tuple[_Place, _Paragraph, Any]]:
   """Yields (place, paragraph, question record) for each question."""
   top = _Place(input_file)
-  articles = _field(_load_json(input_file), "data", list, top)
+  articles = _field(read_json(input_file), "data", list, top)
   for i, article in enumerate(articles):
     in_article = top.at("data[%d]" % i)
     paragraphs = _field(article, "paragraphs", list, in_article)
@@ -162,23 +161,6 @@ def _walk(input_file: str) -> Iterator[Tuple[_Place, _Paragraph, Any]]:
         place = in_paragraph.at("qas[%d]" % k)
         qas_id = _field(question, "id", (str, int), place)
         yield _Place(input_file, place.path, qas_id), paragraph, question
-
-
-def _load_json(input_file: str) -> Any:
-  try:
-    with tf.io.gfile.GFile(input_file, "rb") as reader:
-      return json.loads(reader.read().decode("utf-8-sig"))
-  except tf.errors.OpError as error:
-    raise UserError("cannot read the SQuAD file %s: %s"
-                    % (input_file, error.message)) from None
-  except UnicodeDecodeError as error:
-    raise UserError(
-        "%s is not UTF-8 text (byte 0x%02x at offset %d): save it as UTF-8."
-        % (input_file, error.object[error.start], error.start)) from None
-  except json.JSONDecodeError as error:
-    raise UserError(
-        "%s is not JSON: %s. A file in SQuAD format is wanted; was it copied "
-        "or downloaded completely?" % (input_file, error)) from None
 
 
 def _field(record: Any, key: str, kind: Any, place: _Place) -> Any:
