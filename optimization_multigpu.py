@@ -58,8 +58,10 @@ def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
   global_step = tf.train.get_or_create_global_step()
   learning_rate = learning_rate_schedule(
       init_lr, num_train_steps, num_warmup_steps, global_step)
+  learning_rate = tf.identity(learning_rate, name="learning_rate")
+  tf.summary.scalar("optimizer/learning_rate", learning_rate)
   optimizer = AdamWeightDecayOptimizer(
-      learning_rate=tf.identity(learning_rate, name="learning_rate"),
+      learning_rate=learning_rate,
       weight_decay_rate=weight_decay_rate,
       exclude_from_weight_decay=NO_WEIGHT_DECAY,
       clip_norm=clip_norm)

@@ -243,6 +243,7 @@ def evaluate(run, head, rows, examples, labels):
       classifier_metrics.mean_losses(losses, FLAGS.eval_batch_size),
       checkpoints.latest_step(FLAGS.output_dir))
   classifier_metrics.write_eval_results(FLAGS.output_dir, results)
+  run.add_scores_to_curves(results)
   print(classifier_metrics.format_eval_results(results), end="")
 
 

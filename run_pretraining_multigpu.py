@@ -150,6 +150,7 @@ def evaluate(run, rows):
   results["global_step"] = checkpoints.latest_step(FLAGS.output_dir)
   path = os.path.join(FLAGS.output_dir, "eval_results.txt")
   pretraining_metrics.write_results(path, results)
+  run.add_scores_to_curves(results)
   for key in sorted(results):
     _LOG.info("%s = %s", key, results[key])
   _LOG.info("Results are in %s", path)

@@ -274,6 +274,7 @@ def predict(run, tokenizer, examples):
       writer, FLAGS.output_dir, FLAGS.predict_file,
       FLAGS.version_2_with_negative)
   if metrics is not None:
+    run.add_scores_to_curves(metrics)
     print(json.dumps(metrics, indent=4))
 
 

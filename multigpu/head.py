@@ -4,13 +4,13 @@ A task is a function `head(model, features, mode)` that makes the task's own
 variables on top of a `modeling.BertModel` and returns a `HeadOutput`. It knows
 nothing of devices; `multigpu.model_fn` does the rest for all tasks.
 """
-from typing import Any, Callable, Dict, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
 import modeling
 
 
-class LossTerm(NamedTuple):
-  """A weighted mean: sum of losses / (sum of weights + epsilon).
+class WeightedMean(NamedTuple):
+  """Sum of weighted values / (sum of weights + epsilon).
 
   Both sums are those of this replica. They are added up over all replicas
   before the division: the mean of the replicas' means would give the rows of
@@ -26,7 +26,9 @@ class HeadOutput(NamedTuple):
   # {name: [batch_size, ...]}: one row a row of the batch.
   predictions: Dict[str, Any]
   # The loss is their sum; none where the features have no labels.
-  loss_terms: Sequence[LossTerm] = ()
+  loss_terms: Sequence[WeightedMean] = ()
+  # {name: mean}: curves of the training for TensorBoard.
+  curves: Mapping[str, WeightedMean] = {}
 
 
 Head = Callable[[modeling.BertModel, Dict[str, Any], str], HeadOutput]

@@ -3,14 +3,14 @@
 A task brings only its head, see `multigpu.head`.
 """
 import zlib
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 import modeling
 import optimization
 from multigpu import checkpoints
-from multigpu.head import Head, LossTerm
+from multigpu.head import Head, WeightedMean
 
 
 class ModelSettings(NamedTuple):
@@ -55,6 +55,7 @@ def build_model_fn(head: Head, settings: ModelSettings) -> Callable[..., Any]:
     loss = _global_loss(output.loss_terms) if output.loss_terms else None
     train_op = None
     if is_training:
+      _add_curves(output.curves)
       train_op = optimization.create_optimizer(
           loss, settings.learning_rate, settings.num_train_steps,
           settings.num_warmup_steps, False)
@@ -68,7 +69,7 @@ def build_model_fn(head: Head, settings: ModelSettings) -> Callable[..., Any]:
   return model_fn
 
 
-def _global_loss(terms: Sequence[LossTerm]) -> Any:
+def _global_loss(terms: Sequence[WeightedMean]) -> Any:
   """This replica's share of the loss of the global batch.
 
   The mean of the shares over the replicas is the sum of the terms, each with
@@ -87,6 +88,24 @@ def _global_loss(terms: Sequence[LossTerm]) -> Any:
           args=(tf.stop_gradient(weight),))
     loss += num_replicas * term.total / (weight + term.epsilon)
   return loss
+
+
+def _add_curves(curves: Mapping[str, WeightedMean]) -> None:
+  """Adds a summary of each mean over the rows of the global batch.
+
+  Nothing of it is computed in the steps that write no summary.
+  """
+  context = tf.distribute.get_replica_context()
+  for name, curve in curves.items():
+    # To the CPU, as only one replica writes: an all-reduce would wait for the
+    # others, which do not ask for its result.
+    total, weight = context.merge_call(
+        lambda strategy, *values: [
+            strategy.extended.reduce_to(
+                tf.distribute.ReduceOp.SUM, value, destinations="/cpu:0")
+            for value in values],
+        args=(curve.total, curve.weight))
+    tf.summary.scalar(name, total / (weight + curve.epsilon))
 
 
 def _seeded_by_name(seed: int) -> Callable[..., Any]:

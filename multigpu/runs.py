@@ -3,9 +3,12 @@
 All run scripts go through here, so that each of them starts from checkpoints,
 goes on, evaluates and predicts in the same way.
 """
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Union
+import os
+from typing import (Any, Dict, Iterator, List, Mapping, NamedTuple, Optional,
+                    Union)
 
 import numpy as np
+import tensorflow.compat.v1 as tf
 
 import modeling
 from multigpu import checkpoints
@@ -90,3 +93,17 @@ class Run(NamedTuple):
         model_fn, input_fn, self.devices, inference.InferenceSettings(
             num_rows=num_rows, per_replica_batch_size=per_replica_batch_size,
             checkpoint=checkpoint, seed=self.seed, title=title))
+
+  def add_scores_to_curves(self, scores: Mapping[str, float]) -> None:
+    """Writes scores for TensorBoard to output_dir/eval, where Estimator would.
+
+    Args:
+      scores: {name: score} of the newest checkpoint.
+    """
+    values = [tf.Summary.Value(tag=name, simple_value=float(score))
+              for name, score in scores.items() if name != "global_step"]
+    # In a graph, even an empty one: the class refuses eager execution.
+    with tf.Graph().as_default(), tf.summary.FileWriter(
+        os.path.join(self.output_dir, "eval")) as writer:
+      writer.add_summary(tf.Summary(value=values),
+                         checkpoints.latest_step(self.output_dir))

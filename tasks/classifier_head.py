@@ -4,7 +4,7 @@ from typing import Any, Dict, Tuple
 import tensorflow.compat.v1 as tf
 
 import modeling
-from multigpu.head import HeadOutput, LossTerm
+from multigpu.head import HeadOutput, WeightedMean
 from tasks.classifier_data import CLASSES, MULTI_LABEL, REGRESSION
 
 # Dropout of the pooled output in training, whatever the configuration says;
@@ -65,7 +65,7 @@ def make_classifier_head(num_labels: int, kind: str = CLASSES,
     return HeadOutput(
         {"probabilities": probabilities, "losses": losses,
          "label_ids": features["label_ids"]},
-        [LossTerm(tf.reduce_sum(losses),
-                  tf.cast(tf.size(losses), tf.float32))])
+        [WeightedMean(tf.reduce_sum(losses),
+                      tf.cast(tf.size(losses), tf.float32))])
 
   return classifier_head

@@ -134,14 +134,14 @@ def _correlations(right, predicted):
 
 
 def _multi_label(right, predicted):
-  """An example without labels is an exact match where none is predicted."""
+  """Accuracy: the share of examples with exactly the right labels."""
   def f1(rights, predictions):
     return metrics.f1_score(rights, predictions, zero_division=0)
 
   # Label by label: of a single column scikit-learn would average the F1 of the
   # label with that of its absence.
   by_label = [f1(*columns) for columns in zip(right.T, predicted.T)]
-  return [("exact_match", np.mean(np.all(right == predicted, axis=1))),
+  return [("accuracy", np.mean(np.all(right == predicted, axis=1))),
           ("macro_f1", np.mean(by_label)),
           ("micro_f1", f1(right.reshape(-1), predicted.reshape(-1)))]
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Tuple
 import tensorflow.compat.v1 as tf
 
 import modeling
-from multigpu.head import HeadOutput, LossTerm
+from multigpu.head import HeadOutput, WeightedMean
 
 # Keeps a batch without any masked token from a division by 0; Google's number.
 WEIGHT_EPSILON = 1e-5
@@ -127,10 +127,20 @@ def make_pretraining_head(bert_config: modeling.BertConfig):
         "next_sentence_loss": next_losses,
         "next_sentence_correct": tf.cast(
             tf.equal(next_found, labels), tf.float32)}
-    return HeadOutput(predictions, [
-        LossTerm(tf.reduce_sum(masked_lm_loss), tf.reduce_sum(weights),
-                 WEIGHT_EPSILON),
-        LossTerm(tf.reduce_sum(next_losses),
-                 tf.cast(tf.size(next_losses), tf.float32))])
+
+    def over_tokens(name: str) -> WeightedMean:
+      return WeightedMean(tf.reduce_sum(predictions[name]),
+                          tf.reduce_sum(weights), WEIGHT_EPSILON)
+
+    def over_rows(name: str) -> WeightedMean:
+      return WeightedMean(tf.reduce_sum(predictions[name]),
+                          tf.cast(tf.size(labels), tf.float32))
+
+    loss_terms = {"masked_lm_loss": over_tokens("masked_lm_loss"),
+                  "next_sentence_loss": over_rows("next_sentence_loss")}
+    return HeadOutput(predictions, list(loss_terms.values()), dict(
+        loss_terms,
+        masked_lm_accuracy=over_tokens("masked_lm_correct"),
+        next_sentence_accuracy=over_rows("next_sentence_correct")))
 
   return pretraining_head

@@ -4,7 +4,7 @@ from typing import Any, Dict, Tuple
 import tensorflow.compat.v1 as tf
 
 import modeling
-from multigpu.head import HeadOutput, LossTerm
+from multigpu.head import HeadOutput, WeightedMean
 
 
 def span_logits(model: modeling.BertModel) -> Tuple[tf.Tensor, tf.Tensor]:
@@ -49,7 +49,7 @@ def squad_head(model: modeling.BertModel, features: Dict[str, Any],
   loss_terms = []
   if mode == tf.estimator.ModeKeys.TRAIN:
     losses = span_losses(start_logits, end_logits, features)
-    loss_terms.append(LossTerm(
+    loss_terms.append(WeightedMean(
         tf.reduce_sum(losses), tf.cast(tf.size(losses), tf.float32)))
   return HeadOutput(
       predictions={"unique_ids": features["unique_ids"],

@@ -101,7 +101,7 @@ def test_several_labels():
   outputs = [[0.9, 0.5, 0.1], [0.6, 0.7, 0.1], [0.1, 0.2, 0.1], [0.1, 0.1, 0.1]]
   scores = classifier_metrics.score("tsv", MULTI_LABEL, right, outputs)
   assert scores == pytest.approx({
-      "eval_exact_match": 2 / 4, "eval_macro_f1": (2 / 3 + 2 / 3 + 0) / 3,
+      "eval_accuracy": 2 / 4, "eval_macro_f1": (2 / 3 + 2 / 3 + 0) / 3,
       "eval_micro_f1": 2 * 2 / (2 * 2 + 1 + 1)})
 
 
@@ -111,7 +111,7 @@ def test_one_label_or_not():
       "tsv", MULTI_LABEL, [[1.0], [1.0], [0.0], [0.0]],
       [[0.9], [0.1], [0.1], [0.1]])
   assert scores == pytest.approx({
-      "eval_exact_match": 3 / 4, "eval_macro_f1": 2 / 3,
+      "eval_accuracy": 3 / 4, "eval_macro_f1": 2 / 3,
       "eval_micro_f1": 2 / 3})
 
 

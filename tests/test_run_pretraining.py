@@ -32,6 +32,16 @@ def read_results(folder):
   return [float(value) for _, value in pairs]
 
 
+def read_curves(folder):
+  """{name: {step: value}} of the event files in a folder."""
+  curves = {}
+  for path in sorted(folder.glob("events.out.tfevents.*")):
+    for event in tf.train.summary_iterator(str(path)):
+      for value in event.summary.value:
+        curves.setdefault(value.tag, {})[event.step] = value.simple_value
+  return curves
+
+
 def test_trains_and_evaluates_equally_on_one_and_two(flags, tmp_path):
   """Case 47: every record counts once, whatever the number of replicas."""
   for num_replicas in (1, 2):
@@ -51,6 +61,18 @@ def test_trains_and_evaluates_equally_on_one_and_two(flags, tmp_path):
   assert one[0] == 4
   assert tf.train.latest_checkpoint(
       str(tmp_path / "2")).endswith("model.ckpt-4")
+
+  # The curves of TensorBoard are those of the global batch.
+  one, two = (read_curves(tmp_path / name) for name in ("1", "2"))
+  assert set(one) == set(NAMES[1:]) | {"optimizer/learning_rate"}
+  assert set(two) == set(one)
+  for name, points in one.items():
+    assert two[name] == pytest.approx(points, abs=1e-5), name
+  assert one["masked_lm_loss"][1] + one["next_sentence_loss"][1] == (
+      pytest.approx(one["loss"][1], abs=1e-5))
+  assert read_curves(tmp_path / "2" / "eval") == {
+      name: {4: pytest.approx(value)}
+      for name, value in zip(NAMES[1:], read_results(tmp_path / "2")[1:])}
 
 
 def test_evaluation_stops_at_max_eval_steps(flags, tmp_path):
