@@ -217,20 +217,24 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
         beta1_power=0.0, beta2_power=0.0, lr=learning_rate, beta1=self.beta_1,
         beta2=self.beta_2, epsilon=self.epsilon, grad=grad)
     # Adam's kernel subtracts from the decayed weight what it would subtract
-    # from the original one, so decaying first is the update of the class.
-    before: List[Any] = []
+    # from the original one, so decaying first is the update of the class. It
+    # waits for the gradient: without that, the forward pass might read weights
+    # that are decayed already.
+    before: List[Any] = [grad]
     if not hasattr(var, "handle"):
       # Reference variables: TF 1 without a strategy, as in Google's scripts.
       if decay:
-        before.append(tf.assign_sub(var, learning_rate * decay * var))
+        with tf.control_dependencies(before):
+          before = [tf.assign_sub(var, learning_rate * decay * var)]
       with tf.control_dependencies(before):
         return tf.raw_ops.ApplyAdam(
             var=var._ref(), m=m._ref(), v=v._ref(), **settings).op
     # Ops on the handle touch this replica's copy only; `var.assign_sub` would
     # ask for a reduction.
     if decay:
-      before.append(tf.raw_ops.AssignSubVariableOp(
-          resource=var.handle, value=learning_rate * decay * var))
+      with tf.control_dependencies(before):
+        before = [tf.raw_ops.AssignSubVariableOp(
+            resource=var.handle, value=learning_rate * decay * var)]
     with tf.control_dependencies(before):
       return tf.raw_ops.ResourceApplyAdam(
           var=var.handle, m=m.handle, v=v.handle, **settings)
