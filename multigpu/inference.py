@@ -1,14 +1,18 @@
 """Prediction on all replicas: every row once, in the order of the input.
 
 `Estimator.predict` uses one device whatever the strategy; this loop gives
-every replica a batch in each round.
+every replica a batch in each round. Rows may go through the model in another
+order, and batches may be cut to their longest row: what comes out has the order
+and the length of the input.
 """
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple
+from typing import Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tqdm import tqdm
 
+from multigpu.by_length import ROW_NUMBER
 from multigpu.devices import Devices
 
 
@@ -22,25 +26,35 @@ class InferenceSettings(NamedTuple):
   seed: int = 0
   # Name of the progress bar; None = no bar.
   title: Optional[str] = "predict"
+  # Rows within which the dataset may have another order, a whole number of
+  # rounds; 0 = it has that of the input.
+  window_rows: int = 0
+  # {prediction with a sequence axis: what it has beyond the cut}, up to
+  # full_length.
+  fill: Mapping[str, float] = {}
+  full_length: int = 0
 
 
 def iterate_predictions(
     model_fn: Callable[..., Any], input_fn: Callable[[Any], Any],
     devices: Devices, settings: InferenceSettings
 ) -> Iterator[Dict[str, np.ndarray]]:
-  """Yields {name: [rows, ...]}, a round of all replicas at a time.
+  """Yields {name: [rows, ...]}, a window or a round of all replicas at a time.
 
   Args:
     model_fn: as for Estimator; its PREDICT spec gives the predictions.
-    input_fn: takes params; full batches in input order, a whole number of
-      rounds (`records.inference_dataset`).
+    input_fn: takes params; full batches, a whole number of rounds, in input
+      order (`records.inference_dataset`) or with the feature ROW_NUMBER
+      (`records.sorted_inference_dataset`).
     devices: the replicas.
-    settings: rows, batch, checkpoint.
+    settings: rows, batch, checkpoint, order.
 
   Yields:
     The rows in input order, each exactly once, without padding.
   """
   params = {"batch_size": settings.per_replica_batch_size}
+  round_rows = settings.per_replica_batch_size * devices.num_replicas
+  window_rows = settings.window_rows or round_rows
   with tf.Graph().as_default():
     tf.set_random_seed(settings.seed)
     fetches, initializer = _build(model_fn, input_fn, devices, params)
@@ -54,15 +68,57 @@ def iterate_predictions(
       else:
         session.run(init_op)
       session.run(initializer)
-      done = 0
-      while done < settings.num_rows:
-        parts = session.run(fetches)
-        batch = {name: np.concatenate(values)[:settings.num_rows - done]
-                 for name, values in parts.items()}
-        num_rows = len(next(iter(batch.values())))
-        done += num_rows
-        progress.update(num_rows)
-        yield batch
+      for first in range(0, settings.num_rows, window_rows):
+        window = _Window(
+            first, min(window_rows, settings.num_rows - first), settings)
+        while window.num_missing:
+          progress.update(window.add(session.run(fetches)))
+        yield window.rows
+
+
+class _Window:
+  """Rows that follow each other in the input, come in any order."""
+
+  def __init__(self, first: int, num_rows: int, settings: InferenceSettings):
+    self.rows: Dict[str, np.ndarray] = {}
+    self.num_missing = num_rows
+    self._first = first
+    self._num_rows = num_rows
+    self._settings = settings
+
+  def add(self, parts: Dict[str, List[np.ndarray]]) -> int:
+    """Takes a round, {name: [one array a replica]}; returns its new rows."""
+    parts = dict(parts)
+    size = self._settings.per_replica_batch_size
+    done = self._num_rows - self.num_missing
+    # Without numbers the rows are in order, and the last ones are padding.
+    numbers = parts.pop(ROW_NUMBER, [
+        self._first + done + i * size + np.arange(size)
+        for i in range(len(next(iter(parts.values()))))])
+    num_new = 0
+    for i, replica_numbers in enumerate(numbers):
+      places = np.asarray(replica_numbers) - self._first
+      is_row = (places >= 0) & (places < self._num_rows)
+      num_new += int(is_row.sum())
+      for name, values in parts.items():
+        target = self._target(name, values[i])
+        if name in self._settings.fill:
+          target = target[:, :values[i].shape[1]]
+        target[places[is_row]] = values[i][is_row]
+    self.num_missing -= num_new
+    return num_new
+
+  def _target(self, name: str, values: np.ndarray) -> np.ndarray:
+    """The array of a prediction; made when its first values come."""
+    if name not in self.rows:
+      shape = (self._num_rows,) + values.shape[1:]
+      if name in self._settings.fill:
+        shape = (self._num_rows, self._settings.full_length)
+        self.rows[name] = np.full(shape, self._settings.fill[name],
+                                  values.dtype)
+      else:
+        self.rows[name] = np.empty(shape, values.dtype)
+    return self.rows[name]
 
 
 # Without AutoGraph, see `training.train`.
@@ -75,8 +131,12 @@ def _build(model_fn, input_fn, devices, params):
     iterator = strategy.make_input_fn_iterator(lambda _: input_fn(params))
 
     def replica_fn(features):
-      return model_fn(features, None, tf.estimator.ModeKeys.PREDICT,
-                      params).predictions
+      features = dict(features)
+      numbers = features.pop(ROW_NUMBER, None)
+      predictions = model_fn(features, None, tf.estimator.ModeKeys.PREDICT,
+                             params).predictions
+      return (predictions if numbers is None
+              else dict(predictions, **{ROW_NUMBER: numbers}))
 
     predictions = strategy.extended.call_for_each_replica(
         replica_fn, args=(iterator.get_next(),))

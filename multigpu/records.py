@@ -4,11 +4,16 @@ A table maps a feature's name to (shape, dtype), dtype "int64" or "float32".
 Integers are stored as int64 and read as int32, as Google's scripts do.
 """
 import os
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence,
+                    Union)
 
 import tensorflow.compat.v1 as tf
 
-RecordTable = Dict[str, Tuple[Tuple[int, ...], str]]
+from multigpu import by_length
+from multigpu import examples
+from multigpu import padding
+
+RecordTable = examples.RecordTable
 
 # Rows that the training order is drawn from. Records are about a kilobyte, so
 # this is some megabytes.
@@ -29,7 +34,11 @@ class RecordWriter:
 
   def write(self, values: Mapping[str, Sequence[Any]]) -> None:
     """Appends one record; `values` has the flat values of each feature."""
-    self._writer.write(serialize(values, self._table))
+    self.write_serialized(serialize(values, self._table))
+
+  def write_serialized(self, example: bytes) -> None:
+    """Appends one record: a tf.train.Example that is serialized already."""
+    self._writer.write(example)
     self.num_records += 1
 
   def close(self) -> None:
@@ -50,14 +59,7 @@ class RecordWriter:
 
 def serialize(values: Mapping[str, Sequence[Any]], table: RecordTable) -> bytes:
   """Encodes one row as a tf.train.Example."""
-  example = tf.train.Example()
-  features = example.features.feature
-  for name, (_, dtype) in table.items():
-    if dtype == "int64":
-      features[name].int64_list.value.extend(values[name])
-    else:
-      features[name].float_list.value.extend(values[name])
-  return example.SerializeToString()
+  return examples.encode_row(values, table)
 
 
 def parse_batch(serialized: tf.Tensor, table: RecordTable) -> Dict[str, Any]:
@@ -74,24 +76,32 @@ class TrainingOrder(NamedTuple):
   seed: int = 0
   # Rows that earlier runs of this training have used up.
   skip_rows: int = 0
+  # Rows of similar length meet in a global batch; None = as they come.
+  buckets: Optional[by_length.Buckets] = None
 
 
 def training_dataset(paths: Union[str, List[str]], table: RecordTable,
-                     batch_size: int, order: TrainingOrder) -> tf.data.Dataset:
+                     batch_size: int, order: TrainingOrder,
+                     length_multiple: int = 0) -> tf.data.Dataset:
   """An endless stream of full batches of one replica.
 
   The stream of rows depends on the seed alone. Under MirroredStrategy the
   replicas take batches from it in turn, so N replicas with batches of B rows
-  train on the same N x B rows a step as one with a batch of N x B.
+  train on the same N x B rows a step as one with a batch of N x B. Each batch
+  is cut by itself, see `padding.cut_batch`; 0 = none is.
   """
   dataset = _read_shuffled_files(paths, order.seed)
   # Before `repeat`: every row comes once before any comes again.
   dataset = dataset.shuffle(SHUFFLE_BUFFER, seed=order.seed,
                             reshuffle_each_iteration=True)
   dataset = dataset.repeat()
-  if order.skip_rows:
-    dataset = dataset.skip(order.skip_rows)
-  return _batches(dataset, table, batch_size)
+  if order.buckets:
+    dataset = by_length.bucketed_batches(dataset, table, batch_size,
+                                         order.buckets, order.skip_rows)
+  else:
+    dataset = dataset.skip(order.skip_rows).batch(batch_size,
+                                                  drop_remainder=True)
+  return _parse(dataset, table, length_multiple)
 
 
 def _read_shuffled_files(paths: Union[str, List[str]],
@@ -118,7 +128,27 @@ def inference_dataset(paths: Union[str, List[str]], table: RecordTable,
   padding = -num_rows % (batch_size * num_replicas)
   if padding:
     dataset = dataset.concatenate(dataset.take(1).repeat(padding))
-  return _batches(dataset, table, batch_size)
+  return _parse(dataset.batch(batch_size, drop_remainder=True), table)
+
+
+def sorted_inference_dataset(paths: Union[str, List[str]], table: RecordTable,
+                             batch_size: int, num_rows: int,
+                             num_replicas: int = 1,
+                             length_multiple: int = padding.LENGTH_MULTIPLE
+                             ) -> tf.data.Dataset:
+  """The first `num_rows` rows once, sorted by length and cut, in full rounds.
+
+  One more feature, `by_length.ROW_NUMBER`, tells where a row stood; see
+  `by_length.sorted_batches` for the order and for what fills up rounds.
+  """
+  dataset = by_length.sorted_batches(
+      tf.data.TFRecordDataset(paths).take(num_rows), table, batch_size,
+      batch_size * num_replicas)
+  return dataset.map(
+      lambda rows, numbers: dict(
+          padding.cut_batch(parse_batch(rows, table), table, length_multiple),
+          **{by_length.ROW_NUMBER: numbers}),
+      num_parallel_calls=2).prefetch(2)
 
 
 def count_rows(paths: Union[str, List[str]]) -> int:
@@ -127,10 +157,10 @@ def count_rows(paths: Union[str, List[str]]) -> int:
              for _ in tf.io.tf_record_iterator(path))
 
 
-def _batches(dataset: tf.data.Dataset, table: RecordTable,
-             batch_size: int) -> tf.data.Dataset:
-  """Full batches, parsed (a batch at once: far cheaper) and prefetched."""
-  dataset = dataset.batch(batch_size, drop_remainder=True)
-  dataset = dataset.map(lambda rows: parse_batch(rows, table),
-                        num_parallel_calls=2)
-  return dataset.prefetch(2)
+def _parse(batches: tf.data.Dataset, table: RecordTable,
+           length_multiple: int = 0) -> tf.data.Dataset:
+  """Parses batches (a batch at once: far cheaper), cuts and prefetches them."""
+  return batches.map(
+      lambda rows: padding.cut_batch(parse_batch(rows, table), table,
+                                     length_multiple),
+      num_parallel_calls=2).prefetch(2)

@@ -4,7 +4,8 @@ from typing import Any, Dict, Tuple
 import tensorflow.compat.v1 as tf
 
 import modeling
-from multigpu.head import HeadOutput, WeightedMean
+from multigpu.head import (HeadOutput, PaddingRules, WeightedMean,
+                           declare_padding)
 from tasks.classifier_data import CLASSES, MULTI_LABEL, REGRESSION
 
 # Dropout of the pooled output in training, whatever the configuration says;
@@ -55,6 +56,8 @@ def make_classifier_head(num_labels: int, kind: str = CLASSES,
   Predictions: probabilities [batch_size, num_labels], losses [batch_size] and
   the label_ids of the features.
   """
+  # Only the first position is read.
+  @declare_padding(PaddingRules(cut_training=True))
   def classifier_head(model: modeling.BertModel, features: Dict[str, Any],
                       mode: str) -> HeadOutput:
     is_training = mode == tf.estimator.ModeKeys.TRAIN

@@ -7,7 +7,8 @@ from typing import Any, Dict, Tuple
 import tensorflow.compat.v1 as tf
 
 import modeling
-from multigpu.head import HeadOutput, WeightedMean
+from multigpu.head import (HeadOutput, PaddingRules, WeightedMean,
+                           declare_padding)
 
 # Keeps a batch without any masked token from a division by 0; Google's number.
 WEIGHT_EPSILON = 1e-5
@@ -101,6 +102,8 @@ def make_pretraining_head(bert_config: modeling.BertConfig):
   masked_lm_weight (number of masked tokens), masked_lm_correct (how many of
   them were found), next_sentence_loss, next_sentence_correct.
   """
+  # Only the first position and masked pieces are read.
+  @declare_padding(PaddingRules(cut_training=True))
   def pretraining_head(model: modeling.BertModel, features: Dict[str, Any],
                        mode: str) -> HeadOutput:
     del mode

@@ -21,6 +21,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
+from multigpu.sequences import SequenceLength
+
 RecordTable = Dict[str, Tuple[Tuple[int, ...], str]]
 
 _FIELD_1, _FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A  # number << 3 | 2
@@ -33,7 +35,7 @@ _CRC_MASK = 0xA282EAD8
 def record_table(max_seq_length: int,
                  max_predictions_per_seq: int) -> RecordTable:
   """Returns {feature name: (shape, dtype)} of a record, as Google has it."""
-  sequence = ((max_seq_length,), "int64")
+  sequence = ((SequenceLength(max_seq_length),), "int64")
   predictions = ((max_predictions_per_seq,), "int64")
   return {
       "input_ids": sequence, "input_mask": sequence, "segment_ids": sequence,

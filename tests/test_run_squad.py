@@ -95,6 +95,8 @@ def test_training_counts_and_resume(shared, tmp_path):
   again = programs.run(SCRIPT, case(shared, "09"), num_train_epochs=4, **flags)
   assert again.status == 0
   assert "already holds step 2 of 2" in again.output
+  used_again = "train.tf_record: made before from the same data, used again"
+  assert used_again in again.output and used_again not in first.output
 
 
 @pytest.fixture(scope="module")
