@@ -23,6 +23,7 @@ from multigpu.errors import UserError
 from tasks import pretraining_data
 from tasks import pretraining_files
 from tasks import pretraining_pipeline
+from tasks import workers
 from tasks.pretraining_data import MaskedLmInstance, TrainingInstance
 from tasks.pretraining_data import truncate_seq_pair
 from tasks.pretraining_data import write_instance_to_example_files
@@ -115,7 +116,7 @@ def main(_):
       pretraining_files.split_list(FLAGS.output_file, "output_file"),
       FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.random_seed,
       FLAGS.shuffle_window,
-      FLAGS.num_workers or pretraining_pipeline.count_cores())
+      FLAGS.num_workers or workers.count_cores())
   logging.info("Input files: %s", ", ".join(where.input_files))
   counts = pretraining_pipeline.create_records(where, settings)
   logging.info(

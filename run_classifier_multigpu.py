@@ -39,7 +39,9 @@ from multigpu.runs import Rows
 from tasks import classifier_data
 from tasks import classifier_head
 from tasks import classifier_metrics
+from tasks import classifier_pipeline
 from tasks import classifier_tsv
+from tasks import workers
 from tasks.classifier_data import (CLASSES, InputExample, InputFeatures,
                                    PaddingInputExample, _truncate_seq_pair,
                                    convert_examples_to_features,
@@ -97,6 +99,11 @@ flags.DEFINE_string("label_column", "", "tsv: name of the column with labels.")
 flags.DEFINE_bool(
     "multi_label", False,
     "tsv: a row has any number of labels, separated by commas.")
+flags.DEFINE_integer(
+    "num_workers", None,
+    "Processes that make features, where there are many to make; the records "
+    "are the same for any number. Default: the number of cores.",
+    lower_bound=1)
 run_flags.define_run_flags()
 # So that --help shows them too.
 flags.adopt_module_key_flags(run_flags)
@@ -134,12 +141,8 @@ def file_based_convert_examples_to_features(examples, label_list,
                                             max_seq_length, tokenizer,
                                             output_file):
   """Featurizes examples into a TFRecord file; returns their number."""
-  table = classifier_data.record_table(max_seq_length, label_list)
-  with records.RecordWriter(output_file, table) as writer:
-    for feature in classifier_data.iterate_features(
-        examples, label_list, max_seq_length, tokenizer):
-      writer.write(classifier_data.feature_to_record(feature))
-  return writer.num_records
+  return classifier_pipeline.write_records(
+      examples, label_list, max_seq_length, tokenizer, output_file)
 
 
 def file_based_input_fn_builder(input_file, seq_length, is_training,
@@ -219,8 +222,9 @@ def _read_examples(processor) -> Dict[str, List[InputExample]]:
 
 def _write_rows(name, examples, labels, tokenizer):
   path = os.path.join(FLAGS.output_dir, name + ".tf_record")
-  file_based_convert_examples_to_features(
-      examples, labels, FLAGS.max_seq_length, tokenizer, path)
+  classifier_pipeline.prepare_records(
+      examples, labels, FLAGS.max_seq_length, tokenizer, path,
+      FLAGS.num_workers or workers.count_cores())
   return Rows(path, classifier_data.record_table(FLAGS.max_seq_length, labels))
 
 
@@ -270,7 +274,8 @@ def main(_):
     plan = training.plan_training(
         len(examples["train"]), FLAGS.num_train_epochs,
         FLAGS.warmup_proportion, FLAGS.train_batch_size,
-        run.devices.num_replicas)
+        run.devices.num_replicas,
+        FLAGS.gradient_accumulation_steps)
   tf.io.gfile.makedirs(FLAGS.output_dir)
   labels = processor.get_label_set()
   if FLAGS.task_name.lower() == TSV:

@@ -37,6 +37,7 @@ from tasks import squad_data
 from tasks import squad_examples
 from tasks import squad_head
 from tasks import squad_pipeline
+from tasks import workers
 from tasks.squad_answers import RawResult
 from tasks.squad_answers import _compute_softmax, _get_best_indexes
 from tasks.squad_data import InputFeatures, SquadExample
@@ -95,6 +96,11 @@ flags.DEFINE_bool("version_2_with_negative", False,
 flags.DEFINE_float(
     "null_score_diff_threshold", 0.0,
     "SQuAD 2.0: answer \"\" when null odds exceed this.")
+flags.DEFINE_integer(
+    "num_workers", None,
+    "Processes that make features, where there are many to make; the records "
+    "are the same for any number. Default: the number of cores.",
+    lower_bound=1)
 run_flags.define_run_flags()
 # So that --help shows them too.
 flags.adopt_module_key_flags(run_flags)
@@ -238,8 +244,9 @@ def _read_some(name, is_training):
 def _write_rows(examples, tokenizer, file_name, is_training):
   """Featurizes examples into a record file; returns (Rows, their number)."""
   path = os.path.join(FLAGS.output_dir, file_name)
-  num_rows = squad_pipeline.write_records(
-      examples, tokenizer, _feature_settings(), path, is_training)
+  num_rows = squad_pipeline.prepare_records(
+      examples, tokenizer, _feature_settings(), path, is_training,
+      FLAGS.num_workers or workers.count_cores())
   table = squad_data.record_table(FLAGS.max_seq_length, is_training)
   return Rows(path, table), num_rows
 
@@ -248,7 +255,8 @@ def train(run, tokenizer, examples):
   """Trains on the examples of --train_file."""
   plan = training.plan_training(
       len(examples), FLAGS.num_train_epochs, FLAGS.warmup_proportion,
-      FLAGS.train_batch_size, run.devices.num_replicas)
+      FLAGS.train_batch_size, run.devices.num_replicas,
+      FLAGS.gradient_accumulation_steps)
   random.Random(EXAMPLE_SHUFFLE_SEED).shuffle(examples)
   rows, num_features = _write_rows(
       examples, tokenizer, "train.tf_record", is_training=True)

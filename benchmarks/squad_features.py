@@ -1,7 +1,7 @@
 """How fast SQuAD files become features, against a straightforward program.
 
   python benchmarks/squad_features.py --train_file=train-v1.1.json \
-      --vocab_file=vocab.txt
+      --vocab_file=vocab.txt --workers=2
 
 Both read the file, load the vocabulary and make all training features, in one
 process. The straightforward program does each step as one would first write
@@ -9,13 +9,19 @@ it: character by character, every question tokenises its document again, every
 piece looks through all windows for the best one, every answer is looked for
 among all joined sub-spans. The features must be the same to the last number;
 this is checked before anything is timed.
+
+With --workers the project also makes what a run makes: the encoded rows of a
+TFRecord file, in one process and in so many, whose start is part of the time.
+The straightforward program encodes nothing.
 """
 import argparse
+import functools
 import json
 import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
 import unicodedata
 
@@ -23,7 +29,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
 import tokenization  # noqa: E402
+from tasks import feature_rows  # noqa: E402
 from tasks import squad_data  # noqa: E402
+from tasks import squad_rows  # noqa: E402
 from tasks import squad_windows  # noqa: E402
 
 
@@ -249,7 +257,22 @@ def iterate_project(args, settings):
                                      show_progress=False)
 
 
-PROGRAMS = {"straightforward": iterate_plainly, "project": iterate_project}
+def iterate_rows(args, settings, num_workers):
+  """The project's program, from the files to the encoded rows."""
+  tokenizer = tokenization.FullTokenizer(args.vocab_file, args.do_lower_case)
+  examples = squad_data.read_squad_examples(args.train_file, True)
+  return feature_rows.iterate_rows(
+      examples, squad_rows.SquadRowEncoder(tokenizer, settings, True),
+      feature_rows.Labor(num_workers))
+
+
+def choose_programs(num_workers):
+  """Returns {name: program} of all that are to be timed."""
+  programs = {"straightforward": iterate_plainly, "project": iterate_project}
+  for count in sorted({1, num_workers} if num_workers else ()):
+    programs["rows, %d process%s" % (count, "es" * (count > 1))] = (
+        functools.partial(iterate_rows, num_workers=count))
+  return programs
 
 
 def assert_same_features(expected, actual):
@@ -265,21 +288,28 @@ def assert_same_features(expected, actual):
   return num_features, num_pieces
 
 
+def cpu_seconds():
+  """CPU time of this process and of those that it has started and ended."""
+  times = os.times()
+  return (times.user + times.system + times.children_user
+          + times.children_system)
+
+
 def measure(args, settings):
   """Returns {program: median (wall, CPU) seconds}.
 
   The programs take turns, so that other work on the machine slows both. The
   project's runs several times a turn: single runs of it are short.
   """
-  times = {name: [] for name in PROGRAMS}
+  programs = choose_programs(args.workers)
+  times = {name: [] for name in programs}
   for _ in range(args.runs):
-    for name, program in PROGRAMS.items():
-      for _ in range(1 if name == "straightforward" else 5):
-        wall, cpu = time.perf_counter(), time.process_time()
+    for name, program in programs.items():
+      for _ in range(1 if name == "straightforward" else args.project_runs):
+        wall, cpu = time.perf_counter(), cpu_seconds()
         for _ in program(args, settings):
           pass  # as a writer of records would: look at each, keep none
-        times[name].append((time.perf_counter() - wall,
-                            time.process_time() - cpu))
+        times[name].append((time.perf_counter() - wall, cpu_seconds() - cpu))
   return {name: tuple(map(statistics.median, zip(*pairs)))
           for name, pairs in times.items()}
 
@@ -296,9 +326,43 @@ def parse_arguments():
   parser.add_argument("--max_query_length", type=int, default=64)
   parser.add_argument("--runs", type=int, default=3,
                       help="rounds; each has one run of the straightforward "
-                      "program and five of the project's")
+                      "program and some of the project's")
+  parser.add_argument("--project_runs", type=int, default=5,
+                      help="runs of the project's programs in a round")
+  parser.add_argument("--workers", type=int, default=0,
+                      help="also encode rows in so many processes, and in one")
+  parser.add_argument("--copies", type=int, default=1,
+                      help="take the articles of the file so many times: the "
+                      "start of processes is for files of SQuAD's size")
   parser.add_argument("--json", metavar="PATH", help="write the figures there")
   return parser.parse_args()
+
+
+def multiply(path, copies, folder):
+  """Writes a file with the articles of another one several times over."""
+  with open(path, encoding="utf-8") as reader:
+    content = json.load(reader)
+  content["data"] *= copies
+  multiple = os.path.join(folder, "train.json")
+  with open(multiple, "w", encoding="utf-8") as writer:
+    json.dump(content, writer)
+  return multiple
+
+
+def print_table(report, times):
+  """Prints and reports the times of all programs."""
+  print("%-18s %8s %8s %12s %14s" % ("program", "wall s", "CPU s", "features/s",
+                                     "word pieces/s"))
+  plain_wall, plain_cpu = times["straightforward"]
+  for name, (wall, cpu) in times.items():
+    report["programs"][name] = {
+        "wall_s": wall, "cpu_s": cpu,
+        "features_per_s": report["features"] / wall,
+        "word_pieces_per_s": report["word_pieces"] / wall,
+        "speedup_wall": plain_wall / wall, "speedup_cpu": plain_cpu / cpu}
+    print("%-18s %8.3f %8.3f %12.0f %14.0f   %.1f times as fast (CPU %.1f)" % (
+        name, wall, cpu, report["features"] / wall,
+        report["word_pieces"] / wall, plain_wall / wall, plain_cpu / cpu))
 
 
 def main():
@@ -306,28 +370,18 @@ def main():
   args = parse_arguments()
   settings = squad_data.FeatureSettings(args.max_seq_length, args.doc_stride,
                                         args.max_query_length)
-  num_features, num_pieces = assert_same_features(
-      iterate_plainly(args, settings), iterate_project(args, settings))
-  print("%d features of %d word pieces, the same from both programs"
-        % (num_features, num_pieces))
-  print("Python %s, %s, median of %d rounds, one process"
-        % (platform.python_version(), platform.machine(), args.runs))
-  report = {"python": platform.python_version(), "runs": args.runs,
-            "settings": settings._asdict(), "features": num_features,
-            "word_pieces": num_pieces, "programs": {}}
-  print("%-16s %8s %8s %12s %14s" % ("program", "wall s", "CPU s", "features/s",
-                                     "word pieces/s"))
-  for name, (wall, cpu) in measure(args, settings).items():
-    report["programs"][name] = {
-        "wall_s": wall, "cpu_s": cpu, "features_per_s": num_features / wall,
-        "word_pieces_per_s": num_pieces / wall}
-    print("%-16s %8.3f %8.3f %12.0f %14.0f"
-          % (name, wall, cpu, num_features / wall, num_pieces / wall))
-  plain, project = (report["programs"][name] for name in PROGRAMS)
-  report["speedup_wall"] = plain["wall_s"] / project["wall_s"]
-  report["speedup_cpu"] = plain["cpu_s"] / project["cpu_s"]
-  print("the project's is %.1f times as fast (CPU time: %.1f times)"
-        % (report["speedup_wall"], report["speedup_cpu"]))
+  with tempfile.TemporaryDirectory() as folder:
+    args.train_file = multiply(args.train_file, args.copies, folder)
+    num_features, num_pieces = assert_same_features(
+        iterate_plainly(args, settings), iterate_project(args, settings))
+    print("%d features of %d word pieces, the same from both programs"
+          % (num_features, num_pieces))
+    print("Python %s, %s, median of %d rounds"
+          % (platform.python_version(), platform.machine(), args.runs))
+    report = {"python": platform.python_version(), "runs": args.runs,
+              "settings": settings._asdict(), "features": num_features,
+              "word_pieces": num_pieces, "programs": {}}
+    print_table(report, measure(args, settings))
   if args.json:
     with open(args.json, "w", encoding="utf-8") as writer:
       json.dump(report, writer, indent=2)

@@ -13,6 +13,9 @@ from typing import (Any, Dict, Iterable, Iterator, List, NamedTuple, Optional,
 import tqdm
 
 from multigpu.errors import UserError
+from multigpu.examples import encode_entries
+from multigpu.sequences import SequenceLength
+from tasks.feature_rows import RowEncoder
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,7 +25,7 @@ LABEL_SEPARATOR = ","  # between the labels of one example
 
 # [CLS] a [SEP] b [SEP]
 _NUM_MARKERS = 3
-_NUM_LOGGED_EXAMPLES = 5
+NUM_LOGGED_EXAMPLES = 5
 _NAMED_LABELS = 20
 
 
@@ -233,7 +236,7 @@ def _make_feature(ex_index: int, example: Any, encoder: LabelEncoder,
   except ValueError as error:
     raise UserError("example %s: %s" % (example.guid, error)) from None
   tokens, segment_ids = _join_texts(example, max_seq_length, tokenizer)
-  if ex_index < _NUM_LOGGED_EXAMPLES:
+  if ex_index < NUM_LOGGED_EXAMPLES:
     _LOGGER.info("example %s: %s, label %s (id %s)", example.guid,
                  " ".join(tokens), example.label, label_id)
   padding = [0] * (max_seq_length - len(tokens))
@@ -293,7 +296,8 @@ def record_table(max_seq_length: int, labels: Labels
   floats.
   """
   labels = as_label_set(labels)
-  sequence, scalar = ((max_seq_length,), "int64"), ((), "int64")
+  sequence = ((SequenceLength(max_seq_length),), "int64")
+  scalar: Tuple[Tuple[int, ...], str] = ((), "int64")
   label_entries: Dict[str, Tuple[Tuple[int, ...], str]] = {
       CLASSES: scalar, REGRESSION: ((), "float32"),
       MULTI_LABEL: ((len(labels.names),), "float32")}
@@ -309,3 +313,31 @@ def feature_to_record(feature: InputFeatures) -> Dict[str, List[Any]]:
           "segment_ids": feature.segment_ids,
           "label_ids": label_id if isinstance(label_id, list) else [label_id],
           "is_real_example": [int(feature.is_real_example)]}
+
+
+class ClassifierRowEncoder(RowEncoder):
+  """Makes the rows of examples; logs none of them."""
+
+  def __init__(self, labels: Labels, max_seq_length: int, tokenizer: Any):
+    _check_length(max_seq_length)
+    self._encoder = LabelEncoder(labels)
+    self._max_seq_length = max_seq_length
+    self._tokenizer = tokenizer
+    self._table = record_table(max_seq_length, labels)
+
+  def encode(self, examples: List[Any]) -> List[bytes]:
+    """Returns the entries of the examples' rows."""
+    return [encode_entries(feature_to_record(_make_feature(
+        NUM_LOGGED_EXAMPLES, example, self._encoder, self._max_seq_length,
+        self._tokenizer)), self._table) for example in examples]
+
+  def pack(self, examples: List[Any]) -> List[Any]:
+    """Returns tuples: pickling an object takes longer."""
+    return [None if isinstance(example, PaddingInputExample) else
+            (example.guid, example.text_a, example.text_b, example.label)
+            for example in examples]
+
+  def unpack(self, packed: List[Any]) -> List[Any]:
+    """Returns the examples."""
+    return [PaddingInputExample() if values is None else InputExample(*values)
+            for values in packed]

@@ -18,7 +18,8 @@ from tasks import pretraining_files as files
 from tasks.pretraining_pairs import NUM_MARKERS, InstanceSettings
 from tasks.pretraining_splitter import WindowFiles, WindowSplitter
 from tasks.pretraining_windows import WindowResult, WindowTask
-from tasks.pretraining_workers import Progress, Worker, Workers
+from tasks.pretraining_workers import Progress, Worker
+from tasks.workers import WorkerDiedError, Workers
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,13 +68,6 @@ def check_settings(settings: InstanceSettings) -> None:
         % (settings.max_seq_length, _MIN_SEQ_LENGTH))
 
 
-def count_cores() -> int:
-  """Returns the number of cores that this process may use."""
-  if hasattr(os, "sched_getaffinity"):  # not on every system
-    return len(os.sched_getaffinity(0))
-  return os.cpu_count() or 1
-
-
 def create_records(where: CorpusSettings,
                    settings: InstanceSettings) -> Counts:
   """Writes the pre-training records of a corpus.
@@ -105,7 +99,7 @@ def create_records(where: CorpusSettings,
             run = _Run(where, folder, outputs, workers, progress)
             run.run()
       run.check()
-  except futures.BrokenExecutor as error:
+  except WorkerDiedError as error:
     raise UserError(
         "a worker process was killed, probably for want of memory: pass a "
         "smaller --num_workers or --shuffle_window.") from error

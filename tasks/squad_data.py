@@ -3,16 +3,18 @@
 Reading of files is in tasks/squad_examples.py, the way back from logits to
 answers is not in here. Names and results are those of Google's run_squad.py.
 """
-import itertools
 import sys
-from typing import (Any, Callable, Dict, Iterable, Iterator, List, NamedTuple,
-                    Optional, Sequence, Tuple)
+from typing import (Any, Callable, Dict, Iterable, Iterator, List, Optional,
+                    Tuple)
 
 import tqdm
 
-from multigpu.errors import UserError
+from multigpu.sequences import SequenceLength
 from tasks.squad_examples import SquadExample, read_squad_examples
-from tasks.squad_windows import (DocSpan, FeatureSettings, WindowPlan,
+from tasks.squad_pieces import (Question, WordPieces, improve_answer_span,
+                                place_answer, tokenize_document,
+                                tokenize_question)
+from tasks.squad_windows import (FeatureSettings, WindowPlan,
                                  check_is_max_context, check_settings,
                                  mark_max_context, plan_windows)
 
@@ -21,14 +23,12 @@ __all__ = [
     "check_settings", "convert_examples_to_features", "feature_to_record",
     "iterate_features", "read_squad_examples", "record_table"]
 
-# Google's name, which people import.
+# Google's names, which people import.
 _check_is_max_context = check_is_max_context
+_improve_answer_span = improve_answer_span
 
 # As in google-research/bert.
 FIRST_UNIQUE_ID = 1000000000
-
-# About 15 MB; then the words are forgotten and learned anew.
-_MAX_KNOWN_WORDS = 1 << 16
 
 
 class InputFeatures:
@@ -74,7 +74,7 @@ def iterate_features(examples: Iterable[SquadExample], tokenizer: Any,
   """Makes the features one after the other.
 
   Memory does not grow with the number of examples: kept are the word pieces of
-  the current paragraph and of up to _MAX_KNOWN_WORDS words. Each example gives
+  the current paragraph and of a limited number of words. Each example gives
   at least one feature, also where its document is empty.
 
   Args:
@@ -108,40 +108,21 @@ def convert_examples_to_features(
     output_fn(feature)
 
 
-class _Document(NamedTuple):
-  """The word pieces of one paragraph."""
-  words: List[str]  # the examples' doc_tokens
-  pieces: List[str]
-  ids: List[int]
-  piece_to_word: List[int]
-  word_to_piece: List[int]  # first piece of each word; their number at the end
-
-
-class _Question(NamedTuple):
-  """What all windows of one example have in common."""
-  example_index: int
-  example: SquadExample
-  head: List[str]  # [CLS] question [SEP]
-  head_ids: List[int]
-  document: _Document
-  answer: Optional[Tuple[int, int]]  # first, last piece; None: none to learn
-
-
 def _generate_features(examples: Iterable[SquadExample], tokenizer: Any,
                        settings: FeatureSettings, is_training: bool,
                        show_progress: bool) -> Iterator[InputFeatures]:
   unique_id = FIRST_UNIQUE_ID
   document = None
-  known = _WordPieces(tokenizer)
+  known = WordPieces(tokenizer)
   with tqdm.tqdm(examples, desc="features", unit=" questions",
                  disable=not show_progress, file=sys.stderr,
                  # A log file gets a line now and then, a terminal a live bar.
                  mininterval=0.2 if sys.stderr.isatty() else 10) as progress:
     for example_index, example in enumerate(progress):
       if document is None or document.words is not example.doc_tokens:
-        document = _tokenize_document(example.doc_tokens, known)
-      question = _tokenize_question(example_index, example, document, tokenizer,
-                                    settings.max_query_length, is_training)
+        document = tokenize_document(example.doc_tokens, known)
+      question = tokenize_question(example_index, example, document, tokenizer,
+                                   settings.max_query_length, is_training)
       plan = plan_windows(len(document.pieces),
                           settings.max_seq_length - len(question.head) - 1,
                           settings.doc_stride)
@@ -149,94 +130,13 @@ def _generate_features(examples: Iterable[SquadExample], tokenizer: Any,
         feature = _make_feature(unique_id, question, plan, span_index,
                                 settings.max_seq_length)
         if is_training:
-          _set_positions(feature, question, plan.spans[span_index])
+          feature.start_position, feature.end_position = place_answer(
+              question, plan.spans[span_index])
         unique_id += 1
         yield feature
 
 
-class _WordPieces(Dict[str, List[str]]):
-  """Word -> its pieces, worked out once: most words of a text come again."""
-
-  def __init__(self, tokenizer: Any):
-    super().__init__()
-    self.tokenizer = tokenizer
-
-  def __missing__(self, word: str) -> List[str]:
-    pieces = self[word] = self.tokenizer.tokenize(word)
-    return pieces
-
-
-def _tokenize_document(words: List[str], known: _WordPieces) -> _Document:
-  if len(known) > _MAX_KNOWN_WORDS:
-    known.clear()
-  by_word = [known[word] for word in words]
-  pieces = list(itertools.chain.from_iterable(by_word))
-  piece_to_word = [index for index, word_pieces in enumerate(by_word)
-                   for _ in word_pieces]
-  word_to_piece = list(itertools.accumulate(map(len, by_word)))
-  return _Document(words, pieces, _convert_to_ids(pieces, known.tokenizer),
-                   piece_to_word, [0] + word_to_piece)
-
-
-def _tokenize_question(example_index: int, example: SquadExample,
-                       document: _Document, tokenizer: Any,
-                       max_query_length: int, is_training: bool) -> _Question:
-  query = tokenizer.tokenize(example.question_text)[:max_query_length]
-  head = ["[CLS]"] + query + ["[SEP]"]
-  answer = None
-  if is_training and not example.is_impossible:
-    answer = _find_answer_pieces(example, document, tokenizer)
-  return _Question(example_index, example, head,
-                   _convert_to_ids(head, tokenizer), document, answer)
-
-
-def _convert_to_ids(pieces: List[str], tokenizer: Any) -> List[int]:
-  try:
-    return tokenizer.convert_tokens_to_ids(pieces)
-  except KeyError as error:
-    raise UserError(
-        "--vocab_file does not fit: %s [CLS], [SEP] and [UNK] must be in it."
-        % error.args[0]) from None
-
-
-def _find_answer_pieces(example: SquadExample, document: _Document,
-                        tokenizer: Any) -> Tuple[int, int]:
-  """Returns first and last piece of the answer in the document."""
-  assert example.start_position is not None  # as read for training
-  assert example.end_position is not None
-  first = document.word_to_piece[example.start_position]
-  last = document.word_to_piece[example.end_position + 1] - 1
-  return _improve_answer_span(document.pieces, first, last, tokenizer,
-                              example.orig_answer_text)
-
-
-def _improve_answer_span(doc_tokens: Sequence[str], input_start: int,
-                         input_end: int, tokenizer: Any,
-                         orig_answer_text: Optional[str]) -> Tuple[int, int]:
-  """Narrows an answer from whole words to the word pieces it consists of.
-
-  The words say "(1895-1943)." where the answer is "1895": its pieces
-  are looked for among those of the words; the leftmost place counts.
-
-  Args:
-    doc_tokens: the document's word pieces.
-    input_start, input_end: first and last piece of the answer's words.
-    tokenizer: has `tokenize`.
-    orig_answer_text: the answer.
-
-  Returns:
-    First and last piece of the answer; the input where it is not found (the
-    answer "Japan" in "Japanese").
-  """
-  answer = list(tokenizer.tokenize(orig_answer_text))
-  if answer:
-    for start in range(input_start, input_end - len(answer) + 2):
-      if list(doc_tokens[start:start + len(answer)]) == answer:
-        return start, start + len(answer) - 1
-  return input_start, input_end
-
-
-def _make_feature(unique_id: int, question: _Question, plan: WindowPlan,
+def _make_feature(unique_id: int, question: Question, plan: WindowPlan,
                   span_index: int, max_seq_length: int) -> InputFeatures:
   """Builds the feature of one window, without the answer's positions."""
   document, head = question.document, question.head
@@ -260,23 +160,11 @@ def _make_feature(unique_id: int, question: _Question, plan: WindowPlan,
       is_impossible=question.example.is_impossible)
 
 
-def _set_positions(feature: InputFeatures, question: _Question,
-                   span: DocSpan) -> None:
-  """Sets the answer's place in the window; [CLS] when it is not all there."""
-  feature.start_position = feature.end_position = 0
-  if question.answer is None:
-    return
-  first, last = question.answer
-  if span.start <= first and last < span.start + span.length:
-    shift = len(question.head) - span.start
-    feature.start_position = first + shift
-    feature.end_position = last + shift
-
-
 def record_table(max_seq_length: int, is_training: bool
                  ) -> Dict[str, Tuple[Tuple[int, ...], str]]:
   """Returns {feature name: (shape, dtype)} of a record, as Google has it."""
-  sequence, scalar = ((max_seq_length,), "int64"), ((), "int64")
+  sequence = ((SequenceLength(max_seq_length),), "int64")
+  scalar: Tuple[Tuple[int, ...], str] = ((), "int64")
   table: Dict[str, Tuple[Tuple[int, ...], str]] = {
       "unique_ids": scalar, "input_ids": sequence, "input_mask": sequence,
       "segment_ids": sequence}

@@ -6,28 +6,98 @@ import collections
 import itertools
 import logging
 import os
+import sys
 from typing import Any, Dict, Iterable, Iterator, Optional, Sequence
 
 import numpy as np
 
+from multigpu import examples as wire
 from multigpu.records import RecordWriter
+import tokenization
+from tasks import feature_rows
+from tasks import record_cache
 from tasks import squad_metrics
+from tasks import squad_pieces
+from tasks import squad_rows
+from tasks import squad_windows
 from tasks.squad_answers import (AnswerSettings, AnswerWriter, Group,
                                  RawResult, iterate_answers)
-from tasks.squad_data import (FeatureSettings, InputFeatures, SquadExample,
-                              feature_to_record, iterate_features, record_table)
+from tasks.squad_data import (FIRST_UNIQUE_ID, FeatureSettings, InputFeatures,
+                              SquadExample, iterate_features, record_table)
+from tasks.squad_rows import SquadRowEncoder
 
 _LOG = logging.getLogger(__name__)
 
+# With fewer questions one process is done before others have started.
+_MIN_QUESTIONS = 10000
+
+
+def prepare_records(examples: Sequence[SquadExample], tokenizer: Any,
+                    settings: FeatureSettings, path: str, is_training: bool,
+                    num_workers: int = 1) -> int:
+  """Makes the record file, unless it is there already, made of the same.
+
+  Args, result, errors: see write_records.
+  """
+  return record_cache.use_or_make(
+      path, record_cache.fingerprint(
+          _describe_rows(examples, tokenizer, settings, is_training),
+          [tokenization, squad_pieces, squad_rows, squad_windows, wire,
+           sys.modules[__name__]]),
+      lambda: write_records(examples, tokenizer, settings, path, is_training,
+                            num_workers))
+
+
+def _describe_rows(examples: Sequence[SquadExample], tokenizer: Any,
+                   settings: FeatureSettings, is_training: bool
+                   ) -> Iterator[Any]:
+  """Yields all that the rows are made of, for a fingerprint.
+
+  The examples stand for the file and for all that decides how it is read.
+  """
+  yield record_cache.describe_tokenizer(tokenizer)
+  yield tuple(settings), is_training
+  document = None
+  for example in examples:
+    # Questions that share a document tell it once, where they follow on it.
+    if document is not example.doc_tokens:
+      document = example.doc_tokens
+      yield document
+    yield example.question_text
+    if is_training:
+      yield (example.orig_answer_text, example.start_position,
+             example.end_position, example.is_impossible)
+
 
 def write_records(examples: Sequence[SquadExample], tokenizer: Any,
-                  settings: FeatureSettings, path: str,
-                  is_training: bool) -> int:
-  """Featurizes examples into a TFRecord file; returns the feature count."""
-  table = record_table(settings.max_seq_length, is_training)
-  with RecordWriter(path, table) as writer:
-    for feature in iterate_features(examples, tokenizer, settings, is_training):
-      writer.write(feature_to_record(feature, is_training))
+                  settings: FeatureSettings, path: str, is_training: bool,
+                  num_workers: int = 1) -> int:
+  """Featurizes examples into a TFRecord file.
+
+  Args:
+    examples: the questions; see iterate_features.
+    tokenizer: a FullTokenizer.
+    settings: lengths of the windows.
+    path: the file; it appears when it is whole, and is the same for any
+      number of workers.
+    is_training: with the answers.
+    num_workers: processes to work with; few questions are done in this one.
+
+  Returns:
+    The number of features.
+
+  Raises:
+    UserError: wrong settings or vocabulary; a worker process was killed.
+  """
+  encoder = SquadRowEncoder(tokenizer, settings, is_training)
+  labor = feature_rows.Labor(num_workers, _MIN_QUESTIONS, " questions")
+  id_table: Any = {"unique_ids": ((), "int64")}
+  with RecordWriter(path, record_table(settings.max_seq_length,
+                                       is_training)) as writer:
+    rows = feature_rows.iterate_rows(examples, encoder, labor)
+    for unique_id, entries in enumerate(rows, FIRST_UNIQUE_ID):
+      id_entry = wire.encode_entries({"unique_ids": [unique_id]}, id_table)
+      writer.write_serialized(wire.wrap_entries(id_entry + entries))
   return writer.num_records
 
 

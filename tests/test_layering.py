@@ -8,7 +8,7 @@ from conftest import ROOT
 CONTRACT = {"modeling", "tokenization", "optimization", "optimization_multigpu"}
 # What tasks may use of multigpu: nothing that knows about devices.
 DEVICE_FREE = {"multigpu.errors", "multigpu.records", "multigpu.head",
-               "multigpu.files"}
+               "multigpu.files", "multigpu.examples", "multigpu.sequences"}
 ALONE = {"tensorflow", "numpy"}
 STANDARD = {"re", "typing"}
 

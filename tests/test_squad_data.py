@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tokenization
 from benchmarks import squad_features as plain
 from multigpu.errors import UserError
-from tasks import squad_data, squad_windows
+from tasks import squad_data, squad_pieces, squad_windows
 
 SETS = ("squad_v1_dev", "squad_v2_train", "squad_v1_train", "xquad_zh")
 ENTRIES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "a", "is", "blue",
@@ -232,10 +232,10 @@ def test_remembered_words_are_bounded(tokenizer, monkeypatch):
               for i in range(9)]
   wanted = [f.tokens for f in make_features(examples, tokenizer, (32, 4, 4))]
   sizes = []
-  monkeypatch.setattr(squad_data, "_MAX_KNOWN_WORDS", 2)
-  tokenize_document = squad_data._tokenize_document
+  monkeypatch.setattr(squad_pieces, "_MAX_KNOWN_WORDS", 2)
+  tokenize_document = squad_data.tokenize_document
   monkeypatch.setattr(
-      squad_data, "_tokenize_document",
+      squad_data, "tokenize_document",
       lambda words, known: (tokenize_document(words, known),
                             sizes.append(len(known)))[0])
   got = [f.tokens for f in make_features(examples, tokenizer, (32, 4, 4))]
