@@ -1,5 +1,9 @@
 """Google's module name for the optimizer; see `optimization_multigpu`."""
+from optimization_multigpu import DEFAULT_NUM_PACKS
+from optimization_multigpu import LOSS_SCALE
 from optimization_multigpu import AdamWeightDecayOptimizer
 from optimization_multigpu import create_optimizer
+from optimization_multigpu import DynamicLossScale
 
-__all__ = ["AdamWeightDecayOptimizer", "create_optimizer"]
+__all__ = ["AdamWeightDecayOptimizer", "DEFAULT_NUM_PACKS", "DynamicLossScale",
+           "LOSS_SCALE", "create_optimizer"]

@@ -26,10 +26,16 @@ import tensorflow.compat.v1 as tf
 
 # Variables whose names match are not decayed, as BERT was trained.
 NO_WEIGHT_DECAY = ["LayerNorm", "layer_norm", "bias"]
+# Enough that the first packs are on their way while the gradients of the first
+# layers are computed, few enough that each is large.
+DEFAULT_NUM_PACKS = 4
+# The collection with the tensor of the loss scale, for those who log it.
+LOSS_SCALE = "loss_scale"
 
 
 def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
-                     *, weight_decay_rate=0.01, clip_norm=1.0):
+                     *, weight_decay_rate=0.01, clip_norm=1.0,
+                     num_packs=DEFAULT_NUM_PACKS, loss_scale=None):
   """Makes the training op: gradients, mean over replicas, clip, AdamW, step.
 
   Must be called in replica context (as in a `model_fn`) or without any
@@ -44,6 +50,12 @@ def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
     use_tpu: must be false; there for the call in Google's scripts.
     weight_decay_rate: decay of all variables outside NO_WEIGHT_DECAY.
     clip_norm: largest global norm of the averaged gradient.
+    num_packs: the gradients are averaged in so many pieces, the last layers'
+      first.
+    loss_scale: `DynamicLossScale` for half precision. Gradients are computed of
+      the scaled loss and cross the wire as float16. When one of them is not
+      finite, on whatever replica, all replicas skip the update,
+      `global_step` stands still and the scale is halved.
 
   Returns:
     An op that makes one update and adds 1 to `global_step`.
@@ -64,14 +76,23 @@ def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
       learning_rate=learning_rate,
       weight_decay_rate=weight_decay_rate,
       exclude_from_weight_decay=NO_WEIGHT_DECAY,
-      clip_norm=clip_norm)
+      clip_norm=clip_norm,
+      num_packs=num_packs,
+      loss_scale=loss_scale)
+  if loss_scale is not None:
+    tf.summary.scalar("optimizer/loss_scale", loss_scale.value)
+    loss *= loss_scale.value
   grads_and_vars = optimizer.compute_gradients(
       loss, tf.trainable_variables(), gate_gradients=optimizer.GATE_NONE)
   update = optimizer.apply_gradients(grads_and_vars)
   # The rate is read before the update and the step counted after it: without
   # this order the first step may train with the rate of the second one.
   with tf.control_dependencies([update]):
-    return tf.group(global_step.assign_add(1))
+    if loss_scale is None:
+      return tf.group(global_step.assign_add(1))
+    return tf.group(
+        global_step.assign_add(tf.cast(optimizer.is_finite, tf.int64)),
+        loss_scale.update(optimizer.is_finite))
 
 
 def learning_rate_schedule(init_lr: float, num_train_steps: int,
@@ -128,7 +149,9 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
                exclude_from_weight_decay=None,
                name="AdamWeightDecayOptimizer",
                *,
-               clip_norm=None):
+               clip_norm=None,
+               num_packs=DEFAULT_NUM_PACKS,
+               loss_scale=None):
     """Args:
 
       learning_rate: number or scalar tensor.
@@ -139,6 +162,9 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
       exclude_from_weight_decay: regular expressions of variable names.
       name: name of the optimizer.
       clip_norm: largest global norm of the averaged gradient; None = any.
+      num_packs: pieces in which the gradients are averaged.
+      loss_scale: `DynamicLossScale`: the gradients are those of the scaled
+        loss, and an update that is not finite is skipped.
     """
     super().__init__(False, name)
     self.learning_rate = learning_rate
@@ -148,6 +174,10 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
     self.epsilon = epsilon
     self.exclude_from_weight_decay = exclude_from_weight_decay
     self.clip_norm = clip_norm
+    self.num_packs = num_packs
+    self.loss_scale = loss_scale
+    # Whether the update is made: scalar boolean, with a loss scale only.
+    self.is_finite = None
     self._loss_is_scaled = False
 
   def compute_gradients(self, loss, *args, **kwargs):
@@ -185,27 +215,58 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
       raise ValueError("No variable has a gradient: the loss does not depend "
                        "on any of them.")
     grads, variables = zip(*pairs)
-    context = tf.distribute.get_replica_context()
-    grads, slots = context.merge_call(
-        self._reduce_and_make_slots, args=(grads, variables))
-    if self.clip_norm is not None:
-      grads, norm = tf.clip_by_global_norm(grads, self.clip_norm)
-      tf.identity(norm, name="gradient_norm")
-    return tf.group(*[
-        self._update(var, grad, m, v)
-        for var, grad, (m, v) in zip(variables, grads, slots)])
+    grads = self._average(list(grads))
+    slots = tf.distribute.get_replica_context().merge_call(
+        self._make_slots, args=(variables,))
 
-  def _reduce_and_make_slots(self, strategy, grads, variables):
-    """Averages gradients over the replicas (cross-replica context)."""
-    if strategy.num_replicas_in_sync > 1:
-      reduce_op = (tf.distribute.ReduceOp.SUM if self._loss_is_scaled
-                   else tf.distribute.ReduceOp.MEAN)
-      grads = strategy.extended.batch_reduce_to(
-          reduce_op, list(zip(grads, variables)))
+    def update():
+      clipped = grads
+      if self.clip_norm is not None:
+        clipped, _ = tf.clip_by_global_norm(grads, self.clip_norm, norm)
+      return tf.group(*[
+          self._update(var, grad, m, v)
+          for var, grad, (m, v) in zip(variables, clipped, slots)])
+
+    if self.loss_scale is not None:
+      grads = [tf.cast(grad, tf.float32) / self.loss_scale.value
+               for grad in grads]
+    norm = tf.identity(tf.global_norm(grads), name="gradient_norm")
+    if self.loss_scale is None:
+      return update()
+    # The norm is that of the average: equal on all replicas, and not finite
+    # if any gradient of any replica was not.
+    self.is_finite = tf.math.is_finite(norm)
+    return tf.cond(self.is_finite, update, tf.no_op)
+
+  def _average(self, grads):
+    """Averages gradients over the replicas."""
+    context = tf.distribute.get_replica_context()
+    if context.strategy.num_replicas_in_sync == 1:
+      return grads
+    reduce_op = (tf.distribute.ReduceOp.SUM if self._loss_is_scaled
+                 else tf.distribute.ReduceOp.MEAN)
+    packs = _make_packs([grad.shape.num_elements() for grad in grads],
+                        self.num_packs)
+    packed = [tf.concat([tf.reshape(grads[i], [-1]) for i in pack], axis=0)
+              for pack in packs]
+    if self.loss_scale is not None:
+      packed = [tf.cast(pack, tf.float16) for pack in packed]
+    packed = context.merge_call(
+        lambda strategy, *packs: _reduce(strategy, reduce_op, packs),
+        args=tuple(packed))
+    averages = list(grads)
+    for pack, values in zip(packs, packed):
+      sizes = [grads[i].shape.num_elements() for i in pack]
+      for i, average in zip(pack, tf.split(values, sizes)):
+        averages[i] = tf.reshape(average, grads[i].shape)
+    return averages
+
+  def _make_slots(self, strategy, variables):
+    """Makes the slots of all copies (cross-replica context)."""
+    del strategy
     with tf.init_scope():
-      slots = [(self._zeros_slot(var, "m", "adam_m"),
-                self._zeros_slot(var, "v", "adam_v")) for var in variables]
-    return tuple(grads), tuple(slots)
+      return tuple((self._zeros_slot(var, "m", "adam_m"),
+                    self._zeros_slot(var, "v", "adam_v")) for var in variables)
 
   def _update(self, var, grad, m, v):
     """Updates this replica's copy of a variable: decay, then Adam."""
@@ -251,3 +312,73 @@ def _densify(grad: Any, var: tf.Variable) -> Any:
     return grad
   return tf.math.unsorted_segment_sum(
       grad.values, grad.indices, var.shape.as_list()[0])
+
+
+def _make_packs(sizes: List[int], num_packs: int) -> List[List[int]]:
+  """Divides the indexes of `sizes`, last to first, into packs of like size.
+
+  The last gradients are the first that are computed: their pack is reduced
+  while the others are still computed.
+  """
+  packs: List[List[int]] = [[]]
+  done = 0
+  for i in reversed(range(len(sizes))):
+    if done * num_packs >= sum(sizes) * len(packs):
+      packs.append([])
+    packs[-1].append(i)
+    done += sizes[i]
+  return packs
+
+
+def _reduce(strategy: Any, reduce_op: Any, packs: Any) -> Any:
+  """Reduces each pack by itself (cross-replica context)."""
+  pairs = [(pack, pack) for pack in packs]
+  if hasattr(tf.distribute.experimental, "CommunicationOptions"):
+    # One call, so that TensorFlow keeps the order; it joins no packs of more
+    # than one byte.
+    return tuple(strategy.extended.batch_reduce_to(
+        reduce_op, pairs,
+        tf.distribute.experimental.CommunicationOptions(bytes_per_pack=1)))
+  # TensorFlow 1 would join the packs of one call.
+  return tuple(strategy.extended.batch_reduce_to(reduce_op, [pair])[0]
+               for pair in pairs)
+
+
+class DynamicLossScale:
+  """The factor that keeps small gradients from vanishing in half precision.
+
+  It is halved when a gradient is not finite, and doubled after
+  `steps_per_increase` updates without that. Both numbers are saved with the
+  weights as `loss_scale` and `loss_scale_good_steps`. Must be made in replica
+  context or without any distribution strategy.
+
+  Source: Micikevicius et al., https://arxiv.org/abs/1710.03740, section 3.2.
+  """
+
+  def __init__(self, initial=2.0 ** 15, steps_per_increase=2000):
+    def variable(name, value, dtype):
+      # All replicas compute the same value.
+      return tf.get_variable(
+          name, shape=[], dtype=dtype, trainable=False, use_resource=True,
+          initializer=tf.constant_initializer(value),
+          aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+
+    self._steps_per_increase = steps_per_increase
+    self._variable = variable("loss_scale", initial, tf.float32)
+    self._good_steps = variable("loss_scale_good_steps", 0, tf.int64)
+    # Read once, before the update: the whole step uses one value.
+    self.value = tf.convert_to_tensor(self._variable)
+    tf.add_to_collection(LOSS_SCALE, self.value)
+
+  def update(self, is_finite):
+    """Returns an op; `is_finite`: scalar boolean, equal on all replicas."""
+    good_steps = tf.convert_to_tensor(self._good_steps) + 1
+    is_due = good_steps >= self._steps_per_increase
+    new_scale = tf.where(
+        is_finite, tf.where(is_due, self.value * 2.0, self.value),
+        tf.maximum(self.value / 2.0, 1.0))
+    stays = tf.logical_and(is_finite, tf.logical_not(is_due))
+    return tf.group(
+        self._variable.assign(new_scale),
+        self._good_steps.assign(
+            tf.where(stays, good_steps, tf.zeros_like(good_steps))))

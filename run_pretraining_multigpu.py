@@ -128,6 +128,7 @@ def train(run, rows):
   plan = training.TrainPlan(
       per_replica_batch_size=FLAGS.train_batch_size,
       num_replicas=run.devices.num_replicas,
+      accumulation_steps=FLAGS.gradient_accumulation_steps,
       num_train_steps=FLAGS.num_train_steps,
       num_warmup_steps=FLAGS.num_warmup_steps)
   training.log_start(plan, run.devices)

@@ -18,6 +18,16 @@ def latest_step(output_dir: str) -> int:
   return int(tf.train.load_variable(path, "global_step"))
 
 
+def check_loss_scale(output_dir: str) -> None:
+  """Raises UserError if the newest checkpoint in a folder has no loss scale."""
+  path = tf.train.latest_checkpoint(output_dir)
+  if "loss_scale" not in dict(tf.train.list_variables(path)):
+    raise UserError(
+        "--precision=fp16, but {} was trained without it and has no loss "
+        "scale: go on with the precision it was trained with, or start in "
+        "another --output_dir with --init_checkpoint={}.".format(path, path))
+
+
 def check_init_checkpoint(init_checkpoint: Optional[str]) -> None:
   """Raises UserError if there is no such checkpoint."""
   if not init_checkpoint:

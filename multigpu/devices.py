@@ -11,6 +11,7 @@ from typing import Any, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
+from multigpu import session_options
 from multigpu.errors import UserError
 
 DEVICE_TYPES = ("auto", "gpu", "cpu")
@@ -22,6 +23,8 @@ class DeviceSettings(NamedTuple):
   num_gpus: int = 1
   device_type: str = "auto"
   all_reduce: str = "auto"
+  precision: str = session_options.FP32
+  use_xla: bool = False
 
 
 class Devices(NamedTuple):
@@ -58,12 +61,16 @@ def set_up(settings: DeviceSettings) -> Devices:
   elif settings.all_reduce == "nccl":
     raise UserError("--all_reduce=nccl needs GPUs, but this run is on the CPU: "
                     "pass --all_reduce=auto.")
-  names = ["/{}:{}".format(kind.lower(), i) for i in range(settings.num_gpus)]
-  strategy = tf.distribute.MirroredStrategy(
-      devices=names, cross_device_ops=_cross_device_ops(settings.all_reduce))
   session_config = tf.ConfigProto(allow_soft_placement=True)
   if kind == "CPU":
     session_config.device_count["CPU"] = settings.num_gpus
+  # Before the strategy, which makes TensorFlow read its environment.
+  session_options.set_precision(session_config, settings.precision, kind)
+  if settings.use_xla:
+    session_options.use_xla(session_config, kind, settings.num_gpus)
+  names = ["/{}:{}".format(kind.lower(), i) for i in range(settings.num_gpus)]
+  strategy = tf.distribute.MirroredStrategy(
+      devices=names, cross_device_ops=_cross_device_ops(settings.all_reduce))
   return Devices(kind, settings.num_gpus, strategy, session_config)
 
 
@@ -118,10 +125,14 @@ def _take_gpus(gpus: List[str], num_gpus: int) -> None:
 
 
 def _cross_device_ops(all_reduce: str) -> Any:
-  """The implementation of the all-reduce; None = TensorFlow's choice."""
+  """The implementation of the all-reduce; None = TensorFlow's choice.
+
+  The optimizer packs the gradients: here they stay as they come.
+  """
   return {
       "auto": lambda: None,
-      "nccl": tf.distribute.NcclAllReduce,
-      "hierarchical_copy": tf.distribute.HierarchicalCopyAllReduce,
+      "nccl": lambda: tf.distribute.NcclAllReduce(num_packs=0),
+      "hierarchical_copy":
+          lambda: tf.distribute.HierarchicalCopyAllReduce(num_packs=0),
       "reduce_to_one": tf.distribute.ReductionToOneDevice,
   }[all_reduce]()

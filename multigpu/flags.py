@@ -3,11 +3,15 @@ import logging
 
 import tensorflow.compat.v1 as tf
 
+from multigpu import by_length
 from multigpu import checkpoints
 from multigpu import devices
 from multigpu import model_files
+from multigpu import padding
+from multigpu import session_options
 from multigpu.errors import UserError
 from multigpu.runs import Run
+from optimization import DEFAULT_NUM_PACKS
 import tokenization
 
 FLAGS = tf.flags.FLAGS
@@ -53,6 +57,31 @@ def define_run_flags() -> None:
   tf.flags.DEFINE_integer(
       "seed", 0,
       "Seed of the initial weights, the order of the rows and dropout.")
+  tf.flags.DEFINE_bool(
+      "bucket_by_length", False,
+      "Training: rows of similar length come together in a global batch, so "
+      "that less padding is computed. The rows come in another order than "
+      "without it, the same for every number of GPUs with one global batch: "
+      "windows of up to {} global batches are sorted by length and their "
+      "batches shuffled. No use for SQuAD, whose loss reads the "
+      "padding.".format(by_length.WINDOW_BATCHES))
+  tf.flags.DEFINE_integer(
+      "gradient_accumulation_steps", 1,
+      "Micro-batches of train_batch_size rows that each GPU computes for one "
+      "weight update: the global batch is train_batch_size x num_gpus x this, "
+      "with the memory of train_batch_size rows.", lower_bound=1)
+  tf.flags.DEFINE_enum(
+      "precision", session_options.FP32, list(session_options.PRECISIONS),
+      "Number format of the computation; weights stay float32. fp16: GPUs from "
+      "Volta on, with dynamic loss scaling. bf16: CPUs with AVX-512, "
+      "TensorFlow 2.")
+  tf.flags.DEFINE_bool(
+      "use_xla", False,
+      "Compile with XLA: fewer and larger kernels, after a slow first step.")
+  tf.flags.DEFINE_integer(
+      "all_reduce_packs", DEFAULT_NUM_PACKS,
+      "Pieces in which gradients are averaged over the GPUs, those of the last "
+      "layers first, while the others are still computed.", lower_bound=1)
   tf.flags.DEFINE_integer(
       "save_checkpoints_steps", 1000,
       "How often to save the model checkpoint, in weight updates.",
@@ -80,7 +109,8 @@ def device_settings() -> devices.DeviceSettings:
         ", ".join("--" + name for name in ignored))
   return devices.DeviceSettings(
       num_gpus=FLAGS.num_gpus, device_type=FLAGS.device_type,
-      all_reduce=FLAGS.all_reduce)
+      all_reduce=FLAGS.all_reduce, precision=FLAGS.precision,
+      use_xla=FLAGS.use_xla)
 
 
 def check_case() -> None:
@@ -110,7 +140,12 @@ def set_up_run() -> Run:
   return Run(
       devices=devices.set_up(device_settings()), bert_config=bert_config,
       output_dir=FLAGS.output_dir, init_checkpoint=FLAGS.init_checkpoint,
-      save_checkpoints_steps=FLAGS.save_checkpoints_steps, seed=FLAGS.seed)
+      save_checkpoints_steps=FLAGS.save_checkpoints_steps, seed=FLAGS.seed,
+      bucket_by_length=FLAGS.bucket_by_length, precision=FLAGS.precision,
+      # XLA compiles each length by itself.
+      length_multiple=(padding.LENGTH_MULTIPLE_XLA if FLAGS.use_xla
+                       else padding.LENGTH_MULTIPLE),
+      num_packs=FLAGS.all_reduce_packs)
 
 
 def _was_set(name: str) -> bool:

@@ -5,6 +5,8 @@ from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
+from optimization import LOSS_SCALE
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -35,14 +37,21 @@ class ProgressHook(tf.train.SessionRunHook):
     """Finds the loss that Estimator reports: the mean over all replicas."""
     self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
     self._step = tf.train.get_global_step()
+    self._loss_scale = tf.get_collection(LOSS_SCALE)[:1]
+    self._last_scale = 0.0
 
   def before_run(self, run_context):
     """Asks for the loss."""
-    return tf.train.SessionRunArgs([self._loss])
+    return tf.train.SessionRunArgs([self._loss] + self._loss_scale)
 
   def after_run(self, run_context, run_values) -> None:
     """Logs a line when it is time."""
-    loss, = run_values.results
+    loss = run_values.results[0]
+    for scale in run_values.results[1:]:
+      if scale < self._last_scale:
+        _LOG.info("the gradient was not finite in half precision: one update "
+                  "was skipped, loss scale %g -> %g", self._last_scale, scale)
+      self._last_scale = scale
     # Fetched along with the loss it may be read before or after the update.
     step = int(run_context.session.run(self._step))
     now = self._clock()

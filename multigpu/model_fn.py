@@ -3,13 +3,16 @@
 A task brings only its head, see `multigpu.head`.
 """
 import zlib
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
+from typing import (Any, Callable, Dict, List, Mapping, NamedTuple, Optional,
+                    Sequence)
 
 import tensorflow.compat.v1 as tf
 
 import modeling
 import optimization
+from multigpu import accumulation
 from multigpu import checkpoints
+from multigpu import session_options
 from multigpu.head import Head, WeightedMean
 
 
@@ -22,6 +25,11 @@ class ModelSettings(NamedTuple):
   num_warmup_steps: Optional[int] = None
   use_one_hot_embeddings: bool = False
   seed: int = 0
+  # Micro-batches of a replica's batch, see `multigpu.accumulation`.
+  accumulation_steps: int = 1
+  precision: str = session_options.FP32
+  # Packs in which gradients are reduced over the replicas.
+  num_packs: int = optimization.DEFAULT_NUM_PACKS
 
 
 def build_model_fn(head: Head, settings: ModelSettings) -> Callable[..., Any]:
@@ -38,56 +46,101 @@ def build_model_fn(head: Head, settings: ModelSettings) -> Callable[..., Any]:
   """
   def model_fn(features, labels, mode, params):
     del labels, params
-    is_training = mode == tf.estimator.ModeKeys.TRAIN
-    with tf.variable_scope(tf.get_variable_scope(),
-                           custom_getter=_seeded_by_name(settings.seed)):
-      model = modeling.BertModel(
-          config=settings.bert_config,
-          is_training=is_training,
-          input_ids=features["input_ids"],
-          input_mask=features["input_mask"],
-          token_type_ids=features["segment_ids"],
-          use_one_hot_embeddings=settings.use_one_hot_embeddings)
-      output = head(model, features, mode)
+    predictions = loss = train_op = None
+    if mode == tf.estimator.ModeKeys.TRAIN:
+      loss_scale = (optimization.DynamicLossScale()
+                    if settings.precision == session_options.FP16
+                    else None)
+      loss, curves = _training_sums(
+          build, features, settings.accumulation_steps, loss_scale)
+      _add_curves(curves)
+    else:
+      output = build(features, mode)
+      predictions = output.predictions
+      if output.loss_terms:
+        loss = _loss(output.loss_terms, _global_weights(output.loss_terms))
     if settings.init_checkpoint:
       checkpoints.initialize_from(settings.init_checkpoint,
                                   tf.trainable_variables())
-    loss = _global_loss(output.loss_terms) if output.loss_terms else None
-    train_op = None
-    if is_training:
-      _add_curves(output.curves)
+    if mode == tf.estimator.ModeKeys.TRAIN:
       train_op = optimization.create_optimizer(
           loss, settings.learning_rate, settings.num_train_steps,
-          settings.num_warmup_steps, False)
+          settings.num_warmup_steps, False, num_packs=settings.num_packs,
+          loss_scale=loss_scale)
     return tf.estimator.EstimatorSpec(
         mode=mode,
-        predictions=output.predictions,
+        predictions=predictions,
         loss=loss,
         train_op=train_op,
         scaffold=tf.train.Scaffold())
 
+  def build(features, mode, getter=None, reuse=None):
+    """BERT and the head on some rows."""
+    seeded = _seeded_by_name(settings.seed)
+    # Scope objects, not names: each call gives the variables equal names.
+    with tf.variable_scope(tf.get_variable_scope(), custom_getter=seeded), \
+        tf.variable_scope(tf.get_variable_scope(), custom_getter=getter,
+                          reuse=reuse):
+      model = modeling.BertModel(
+          config=settings.bert_config,
+          is_training=mode == tf.estimator.ModeKeys.TRAIN,
+          input_ids=features["input_ids"],
+          input_mask=features["input_mask"],
+          token_type_ids=features["segment_ids"],
+          use_one_hot_embeddings=settings.use_one_hot_embeddings)
+      return head(model, features, mode)
+
   return model_fn
 
 
-def _global_loss(terms: Sequence[WeightedMean]) -> Any:
-  """This replica's share of the loss of the global batch.
+def _training_sums(build, features, accumulation_steps, loss_scale):
+  """This replica's loss, and its curves: {name: WeightedMean}."""
+  mode = tf.estimator.ModeKeys.TRAIN
+  variables: Dict[str, Any] = {}
+  whole = build(features, mode, accumulation.recording_getter(variables))
+  weights = _global_weights(whole.loss_terms)
+  if accumulation_steps == 1:
+    return _loss(whole.loss_terms, weights), whole.curves
+  # Of the whole batch only its weights are ever computed: they depend on no
+  # variable.
+  def compute(rows, getter):
+    output = build(rows, mode, getter, reuse=True)
+    return accumulation.Sums(_loss(output.loss_terms, weights), [
+        (mean.total, mean.weight) for mean in output.curves.values()])
 
-  The mean of the shares over the replicas is the sum of the terms, each with
-  its weights added up over all replicas. So is the gradient.
-  """
+  loss, sums = accumulation.accumulate(
+      compute, features, variables, len(whole.curves), accumulation_steps,
+      1.0 if loss_scale is None else loss_scale.value)
+  return loss, {
+      name: WeightedMean(total, weight, mean.epsilon)
+      for (name, mean), (total, weight) in zip(whole.curves.items(), sums)}
+
+
+def _global_weights(terms: Sequence[WeightedMean]) -> List[Any]:
+  """The sum of weights of each term over all replicas, and its epsilon."""
   context = tf.distribute.get_replica_context()
-  num_replicas = context.strategy.num_replicas_in_sync
-  loss = 0.0
+  weights = []
   for term in terms:
-    weight = term.weight
-    if num_replicas > 1:
-      # A constant for the gradient: weights do not depend on variables.
+    # A constant for the gradient: weights do not depend on variables.
+    weight = tf.stop_gradient(term.weight)
+    if context.strategy.num_replicas_in_sync > 1:
       weight = context.merge_call(
           lambda strategy, value: strategy.extended.reduce_to(
               tf.distribute.ReduceOp.SUM, value, destinations=value),
-          args=(tf.stop_gradient(weight),))
-    loss += num_replicas * term.total / (weight + term.epsilon)
-  return loss
+          args=(weight,))
+    weights.append(weight + term.epsilon)
+  return weights
+
+
+def _loss(terms: Sequence[WeightedMean], global_weights: Sequence[Any]) -> Any:
+  """These rows' share of the loss of the global batch.
+
+  The mean of the replicas' shares is the sum of the terms, each with its
+  weights added up over all replicas. So is the gradient.
+  """
+  num_replicas = tf.distribute.get_strategy().num_replicas_in_sync
+  return num_replicas * sum(
+      term.total / weight for term, weight in zip(terms, global_weights))
 
 
 def _add_curves(curves: Mapping[str, WeightedMean]) -> None:

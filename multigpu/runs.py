@@ -3,6 +3,7 @@
 All run scripts go through here, so that each of them starts from checkpoints,
 goes on, evaluates and predicts in the same way.
 """
+import logging
 import os
 from typing import (Any, Dict, Iterator, List, Mapping, NamedTuple, Optional,
                     Union)
@@ -11,13 +12,20 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import modeling
+from multigpu import by_length
 from multigpu import checkpoints
 from multigpu import inference
+from multigpu import padding
 from multigpu import records
+from multigpu import sequences
+from multigpu import session_options
 from multigpu import training
 from multigpu.devices import Devices
-from multigpu.head import Head
+from multigpu.head import Head, padding_rules
 from multigpu.model_fn import ModelSettings, build_model_fn
+from optimization import DEFAULT_NUM_PACKS
+
+_LOG = logging.getLogger(__name__)
 
 
 class Rows(NamedTuple):
@@ -34,6 +42,13 @@ class Run(NamedTuple):
   init_checkpoint: Optional[str] = None
   save_checkpoints_steps: int = 1000
   seed: int = 0
+  # Batches are cut to their longest row, rounded up to this, where the head
+  # allows it; 0 = never.
+  length_multiple: int = padding.LENGTH_MULTIPLE
+  # Training: rows of similar length meet in a global batch.
+  bucket_by_length: bool = False
+  precision: str = session_options.FP32
+  num_packs: int = DEFAULT_NUM_PACKS
 
   def train(self, head: Head, rows: Rows, plan: training.TrainPlan,
             learning_rate: float) -> None:
@@ -46,21 +61,46 @@ class Run(NamedTuple):
       learning_rate: the highest one.
     """
     first_step = checkpoints.latest_step(self.output_dir)
-    order = records.TrainingOrder(
-        self.seed, first_step * plan.global_batch_size)
+    if first_step and self.precision == session_options.FP16:
+      checkpoints.check_loss_scale(self.output_dir)
+    length_multiple = self._training_multiple(head)
+    order = self._training_order(rows, plan, first_step)
     model_fn = build_model_fn(head, ModelSettings(
         bert_config=self.bert_config,
         init_checkpoint=None if first_step else self.init_checkpoint,
         learning_rate=learning_rate,
         num_train_steps=plan.num_train_steps,
         num_warmup_steps=plan.num_warmup_steps,
-        seed=self.seed))
+        seed=self.seed,
+        accumulation_steps=plan.accumulation_steps,
+        precision=self.precision,
+        num_packs=self.num_packs))
     training.train(
         model_fn,
         lambda params: records.training_dataset(
-            rows.paths, rows.table, params["batch_size"], order),
+            rows.paths, rows.table, params["batch_size"], order,
+            length_multiple),
         self.devices, plan, training.RunSettings(
             self.output_dir, self.save_checkpoints_steps, self.seed))
+
+  def _training_multiple(self, head: Head) -> int:
+    """What the training of this head cuts lengths to; 0 = it does not."""
+    rules = padding_rules(head)
+    cuts = rules is not None and rules.cut_training and self.length_multiple
+    if self.bucket_by_length and not cuts:
+      _LOG.warning(
+          "--bucket_by_length only changes the order of the rows here: the "
+          "loss of this task reads the padding, which is computed as ever.")
+    return self.length_multiple if cuts else 0
+
+  def _training_order(self, rows: Rows, plan: training.TrainPlan,
+                      first_step: int) -> records.TrainingOrder:
+    buckets = None
+    if self.bucket_by_length:
+      buckets = by_length.plan_buckets(rows.paths, plan.global_batch_size,
+                                       self.seed)
+    return records.TrainingOrder(
+        self.seed, first_step * plan.global_batch_size, buckets)
 
   def predict(self, head: Head, rows: Rows, num_rows: int,
               per_replica_batch_size: int, title: str = "predict"
@@ -68,7 +108,9 @@ class Run(NamedTuple):
     """Yields the head's predictions for each row once, in order.
 
     The weights are those of the newest checkpoint in the folder, else of
-    `init_checkpoint`.
+    `init_checkpoint`. Where the head allows it, rows go through the model
+    sorted by length and cut; the results are those of the full length, and
+    padding of theirs has the value that the head declares.
 
     Args:
       head: the task.
@@ -84,15 +126,26 @@ class Run(NamedTuple):
         init_checkpoint=None if checkpoint else self.init_checkpoint,
         seed=self.seed))
 
-    def input_fn(params: Dict[str, Any]) -> Any:
-      return records.inference_dataset(
-          rows.paths, rows.table, params["batch_size"], num_rows,
-          self.devices.num_replicas)
+    rules = padding_rules(head)
+    full_length = sequences.full_length(rows.table)
+    is_cut = bool(rules and full_length and self.length_multiple)
 
+    def input_fn(params: Dict[str, Any]) -> Any:
+      arguments = (rows.paths, rows.table, params["batch_size"], num_rows,
+                   self.devices.num_replicas)
+      if is_cut:
+        return records.sorted_inference_dataset(*arguments,
+                                                self.length_multiple)
+      return records.inference_dataset(*arguments)
+
+    round_rows = per_replica_batch_size * self.devices.num_replicas
     return inference.iterate_predictions(
         model_fn, input_fn, self.devices, inference.InferenceSettings(
             num_rows=num_rows, per_replica_batch_size=per_replica_batch_size,
-            checkpoint=checkpoint, seed=self.seed, title=title))
+            checkpoint=checkpoint, seed=self.seed, title=title,
+            window_rows=by_length.plan_window(round_rows) if is_cut else 0,
+            full_length=full_length or 0,
+            fill=rules.fill if rules else {}))
 
   def add_scores_to_curves(self, scores: Mapping[str, float]) -> None:
     """Writes scores for TensorBoard to output_dir/eval, where Estimator would.

@@ -21,11 +21,19 @@ class TrainPlan(NamedTuple):
   # None where the user gives steps instead of epochs.
   num_examples: Optional[int] = None
   num_train_epochs: Optional[float] = None
+  # Micro-batches of per_replica_batch_size rows that a replica computes for one
+  # update.
+  accumulation_steps: int = 1
 
   @property
   def global_batch_size(self) -> int:
     """Rows of one weight update."""
-    return self.per_replica_batch_size * self.num_replicas
+    return self.rows_per_replica * self.num_replicas
+
+  @property
+  def rows_per_replica(self) -> int:
+    """Rows that one replica takes for one weight update."""
+    return self.per_replica_batch_size * self.accumulation_steps
 
 
 class RunSettings(NamedTuple):
@@ -37,31 +45,39 @@ class RunSettings(NamedTuple):
 
 def plan_training(num_examples: int, num_train_epochs: float,
                   warmup_proportion: float, per_replica_batch_size: int,
-                  num_replicas: int) -> TrainPlan:
+                  num_replicas: int, accumulation_steps: int = 1) -> TrainPlan:
   """Turns epochs into weight updates.
 
-  One update takes the global batch: per-replica batch x replicas. So the same
-  epochs are fewer updates on more replicas.
+  One update takes the global batch: per-replica batch x replicas x accumulation
+  steps. So the same epochs are fewer updates on more replicas.
 
   Raises:
     UserError: not even one update.
   """
-  global_batch_size = per_replica_batch_size * num_replicas
+  global_batch_size = (
+      per_replica_batch_size * num_replicas * accumulation_steps)
   num_train_steps = int(num_examples / global_batch_size * num_train_epochs)
   if num_train_steps < 1:
     raise UserError(
         "{} examples x --num_train_epochs={} / global batch {} "
-        "(--train_batch_size={} x {} replicas) = 0 training steps: lower "
+        "(--train_batch_size={} x {} replicas{}) = 0 training steps: lower "
         "--train_batch_size or raise --num_train_epochs.".format(
             num_examples, num_train_epochs, global_batch_size,
-            per_replica_batch_size, num_replicas))
+            per_replica_batch_size, num_replicas,
+            _describe_accumulation(accumulation_steps)))
   return TrainPlan(
       per_replica_batch_size=per_replica_batch_size,
       num_replicas=num_replicas,
       num_train_steps=num_train_steps,
       num_warmup_steps=int(num_train_steps * warmup_proportion),
       num_examples=num_examples,
-      num_train_epochs=num_train_epochs)
+      num_train_epochs=num_train_epochs,
+      accumulation_steps=accumulation_steps)
+
+
+def _describe_accumulation(accumulation_steps: int) -> str:
+  return ("" if accumulation_steps == 1 else
+          " x {} accumulation steps".format(accumulation_steps))
 
 
 def log_start(plan: TrainPlan, devices: Devices,
@@ -71,9 +87,9 @@ def log_start(plan: TrainPlan, devices: Devices,
       ("devices", devices.describe()),
       ("batch per " + ("GPU" if devices.kind == "GPU" else "replica"),
        plan.per_replica_batch_size),
-      ("global batch", "= {} ({} x {})".format(
+      ("global batch", "= {} ({} x {}{})".format(
           plan.global_batch_size, plan.per_replica_batch_size,
-          plan.num_replicas)),
+          plan.num_replicas, _describe_accumulation(plan.accumulation_steps))),
       ("examples", plan.num_examples),
       ("features", num_features),
       ("epochs", plan.num_train_epochs),
@@ -94,8 +110,8 @@ def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
 
   Args:
     model_fn: see `model_fn.build_model_fn`.
-    input_fn: takes params (`batch_size` is that of one replica) and returns a
-      dataset of training batches. It starts at the right row itself.
+    input_fn: takes params (`batch_size` is plan.rows_per_replica) and returns
+      a dataset of training batches. It starts at the right row itself.
     devices: the replicas.
     plan: batch sizes and steps.
     settings: output_dir and seeds.
@@ -119,7 +135,7 @@ def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
       train_distribute=devices.strategy)
   estimator = tf.estimator.Estimator(
       model_fn=model_fn, config=run_config,
-      params={"batch_size": plan.per_replica_batch_size})
+      params={"batch_size": plan.rows_per_replica})
   progress = hooks.ProgressHook(hooks.ProgressSettings(
       num_train_steps=plan.num_train_steps,
       global_batch_size=plan.global_batch_size,

@@ -49,14 +49,20 @@ def input_fn(golden, first_step=0):
 
 
 def train(golden, init_checkpoint, head, shared, output_dir, num_replicas,
-          first_step=0, last_step=STEPS):
-  """Runs steps on replicas; returns what was logged, step by step."""
+          first_step=0, last_step=STEPS, use_xla=False, **settings):
+  """Runs steps on replicas; returns what was logged, step by step.
+
+  `settings` are those of ModelSettings.
+  """
   config = modeling.BertConfig.from_json_file(
       str(shared / "golden" / "train" / "bert_config_nodropout.json"))
   devices = devices_lib.set_up(
-      devices_lib.DeviceSettings(num_gpus=num_replicas, device_type="cpu"))
+      devices_lib.DeviceSettings(num_gpus=num_replicas, device_type="cpu",
+                                 use_xla=use_xla))
+  accumulation_steps = settings.get("accumulation_steps", 1)
   plan = training.TrainPlan(
-      per_replica_batch_size=ROWS // num_replicas, num_replicas=num_replicas,
+      per_replica_batch_size=ROWS // num_replicas // accumulation_steps,
+      num_replicas=num_replicas, accumulation_steps=accumulation_steps,
       num_train_steps=int(golden["num_train_steps"]),
       num_warmup_steps=int(golden["num_warmup_steps"]))
   capture = CaptureHook()
@@ -66,7 +72,7 @@ def train(golden, init_checkpoint, head, shared, output_dir, num_replicas,
           init_checkpoint=None if first_step else init_checkpoint,
           learning_rate=float(golden["init_lr"]),
           num_train_steps=plan.num_train_steps,
-          num_warmup_steps=plan.num_warmup_steps)),
+          num_warmup_steps=plan.num_warmup_steps, **settings)),
       input_fn(golden, first_step), devices, plan,
       training.RunSettings(output_dir),
       extra_hooks=[capture, tf.train.StopAtStepHook(last_step=last_step)])

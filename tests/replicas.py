@@ -1,6 +1,13 @@
 """Runs graph code on several CPU replicas, without Estimator."""
 import tensorflow.compat.v1 as tf
 
+if not tf.__version__.startswith("1."):
+  # A strategy of TensorFlow 2 makes variables outside of any graph, and the
+  # devices there are those of the first one that was made in the process.
+  tf.config.experimental.set_virtual_device_configuration(
+      tf.config.experimental.list_physical_devices("CPU")[0],
+      [tf.config.experimental.VirtualDeviceConfiguration()] * 4)
+
 
 def cpu_devices(count):
   """Names of the first `count` CPU devices."""

@@ -125,7 +125,11 @@ TPU = {"use_tpu": ["bool", False], "tpu_name": ["string", None],
        "iterations_per_loop": ["int", 1000],
        "save_checkpoints_steps": ["int", 1000]}
 OURS = {"num_gpus": ["int", 1], "device_type": ["string enum", "auto"],
-        "all_reduce": ["string enum", "auto"], "seed": ["int", 0]}
+        "all_reduce": ["string enum", "auto"], "seed": ["int", 0],
+        "bucket_by_length": ["bool", False],
+        "gradient_accumulation_steps": ["int", 1],
+        "precision": ["string enum", "fp32"], "use_xla": ["bool", False],
+        "all_reduce_packs": ["int", 4]}
 FLAGS = {
     "run_squad_multigpu": {
         "bert_config_file": ["string", None], "vocab_file": ["string", None],
@@ -139,7 +143,8 @@ FLAGS = {
         "warmup_proportion": ["float", 0.1], "n_best_size": ["int", 20],
         "max_answer_length": ["int", 30], "verbose_logging": ["bool", False],
         "version_2_with_negative": ["bool", False],
-        "null_score_diff_threshold": ["float", 0.0]},
+        "null_score_diff_threshold": ["float", 0.0],
+        "num_workers": ["int", None]},
     "run_classifier_multigpu": {
         "data_dir": ["string", None], "bert_config_file": ["string", None],
         "task_name": ["string", None], "vocab_file": ["string", None],
@@ -151,7 +156,7 @@ FLAGS = {
         "learning_rate": ["float", 5e-5], "num_train_epochs": ["float", 3.0],
         "warmup_proportion": ["float", 0.1], "text_a_column": ["string", ""],
         "text_b_column": ["string", ""], "label_column": ["string", ""],
-        "multi_label": ["bool", False]},
+        "multi_label": ["bool", False], "num_workers": ["int", None]},
     "run_pretraining_multigpu": {
         "input_file": ["string", None], "bert_config_file": ["string", None],
         "output_dir": ["string", None], "init_checkpoint": ["string", None],
