@@ -1,24 +1,35 @@
-"""Times a SQuAD training step, also against a checkout of Google's BERT.
+"""Times a SQuAD training step, also against other programs.
 
     .venv/tf2/bin/python benchmarks/train_step.py \\
         --bert_config_file .cache/minilm/bert_config.json \\
         --batch 16 --seq_length 256 --num_replicas 2 \\
         --against PATH_TO_BERT --against_python .venv/tf1/bin/python
 
-Each program runs in a process of its own, in turn, several times; both build
-BertModel, a span head and create_optimizer through the API that they share, so
-that only the two modules differ. The first step of a process is not counted.
-PATH_TO_BERT holds modeling.py and optimization.py; its code needs TensorFlow 1.
+    .venv/tf2/bin/python benchmarks/train_step.py --bert_config_file ... \\
+        --against transformers --against_python PYTHON_WITH_TORCH
+
+Each program runs in a process of its own, in turn, several times. Against a
+checkout of Google's BERT both build BertModel, a span head and create_optimizer
+through the API that they share, so that only the two modules differ. The first
+step of a process is not counted. PATH_TO_BERT holds modeling.py and
+optimization.py; its code needs TensorFlow 1.
+
+The limit is the time that the step's matrix products alone take in the same
+process, in the three shapes of forward and backward pass.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import time
 
+from step_rows import make_rows, peak_memory_mb
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+TRANSFORMERS = "transformers"
 
 
 def parse_arguments():
@@ -32,24 +43,14 @@ def parse_arguments():
                       help="CPU replicas of this project")
   parser.add_argument("--steps", type=int, default=3, help="steps a process")
   parser.add_argument("--runs", type=int, default=3, help="processes each")
-  parser.add_argument("--against", help="folder of Google's modules")
+  parser.add_argument("--against",
+                      help="folder of Google's modules, or: transformers")
+  parser.add_argument("--bf16", action="store_true",
+                      help="transformers: bfloat16 autocast")
   parser.add_argument("--against_python", default=sys.executable)
   parser.add_argument("--json", help="write the figures to this file")
   parser.add_argument("--child", help=argparse.SUPPRESS)
   return parser.parse_args()
-
-
-def batch_of(arguments, vocab_size):
-  """Random rows, from half full to full."""
-  import numpy as np
-  random = np.random.RandomState(0)
-  shape = (arguments.batch, arguments.seq_length)
-  lengths = random.randint(shape[1] // 2, shape[1] + 1, [shape[0], 1])
-  mask = (np.arange(shape[1]) < lengths).astype(np.int32)
-  return {"input_ids": random.randint(0, vocab_size, shape).astype(np.int32),
-          "input_mask": mask, "segment_ids": mask,
-          "start": np.ones(shape[0], np.int32),
-          "end": np.ones(shape[0], np.int32)}
 
 
 def build_step(modeling, optimization, config, rows):
@@ -80,7 +81,7 @@ def run_child(arguments):
   import optimization
   import tensorflow.compat.v1 as tf
   config = modeling.BertConfig.from_json_file(arguments.bert_config_file)
-  rows = batch_of(arguments, config.vocab_size)
+  rows = make_rows(arguments.batch, arguments.seq_length, config.vocab_size)
   count = arguments.num_replicas
   session_config = tf.ConfigProto(device_count={"CPU": count})
   with tf.Graph().as_default():
@@ -110,18 +111,77 @@ def run_child(arguments):
         wall, cpu = time.perf_counter(), time.process_time()
         session.run(train_op)
         figures.append([time.perf_counter() - wall, time.process_time() - cpu])
-  print(json.dumps(figures))
+      memory = peak_memory_mb()
+      num_ops = count_ops(session, train_op)
+  print(json.dumps({
+      "figures": figures, "memory_mb": memory, "ops": num_ops,
+      "limit_s": matrix_limit(config, arguments.batch, arguments.seq_length)}))
 
 
-def measure(python, folder, arguments, num_replicas):
-  """Runs one process; returns its figures."""
-  command = [python, str(pathlib.Path(__file__).resolve()),
-             "--child", str(folder), "--num_replicas", str(num_replicas)]
+def count_ops(session, train_op):
+  """Operations that one step executes on its devices."""
+  import tensorflow.compat.v1 as tf
+  metadata = tf.RunMetadata()
+  session.run(train_op, run_metadata=metadata, options=tf.RunOptions(
+      trace_level=tf.RunOptions.SOFTWARE_TRACE))
+  return sum(len(device.node_stats)
+             for device in metadata.step_stats.dev_stats
+             if not device.device.startswith("/host"))
+
+
+def matrix_limit(config, batch, seq_length, repeats=5):
+  """Seconds that the step's matrix products take by themselves."""
+  import tensorflow.compat.v1 as tf
+  rows, width = batch * seq_length, config.hidden_size
+  inner = config.intermediate_size
+  with tf.Graph().as_default():
+    x = tf.get_variable("x", [rows, width])
+    y = tf.get_variable("y", [rows, inner])
+    w = tf.get_variable("w", [width, inner])
+    products = tf.group(
+        tf.matmul(x, w), tf.matmul(y, w, transpose_b=True),
+        tf.matmul(x, y, transpose_a=True))
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      session.run(products)
+      seconds = []
+      for _ in range(repeats):
+        start = time.perf_counter()
+        session.run(products)
+        seconds.append(time.perf_counter() - start)
+  # Multiplications, forward and backward, in units of one such product.
+  layer = 4 * rows * width * width + 2 * rows * width * inner
+  attention = 2 * rows * seq_length * width
+  total = config.num_hidden_layers * (layer + attention)
+  return statistics.median(seconds) * total / (rows * width * inner)
+
+
+def measure(arguments, python, folder, num_replicas):
+  """Runs one process; returns what it printed."""
+  here = pathlib.Path(__file__).resolve()
+  if folder == TRANSFORMERS:
+    command = [python, str(here.with_name("transformers_step.py"))]
+    command += ["--bf16"] * arguments.bf16
+  else:
+    command = [python, str(here), "--child", str(folder),
+               "--num_replicas", str(num_replicas)]
   for name in ("bert_config_file", "batch", "seq_length", "steps"):
     command += ["--" + name, str(getattr(arguments, name))]
-  output = subprocess.run(command, stdout=subprocess.PIPE, check=True,
-                          stderr=subprocess.DEVNULL).stdout
+  output = subprocess.run(
+      command, stdout=subprocess.PIPE, check=True, stderr=subprocess.DEVNULL,
+      env=dict(os.environ, CUDA_VISIBLE_DEVICES="")).stdout
   return json.loads(output.splitlines()[-1])
+
+
+def summarise(outcomes):
+  """Medians over all processes of one program."""
+  columns = zip(*(step for outcome in outcomes for step in outcome["figures"]))
+  wall, cpu = (statistics.median(column) for column in columns)
+  result = {"wall_s": wall, "cpu_s": cpu}
+  for name in ("memory_mb", "ops", "limit_s"):
+    if name in outcomes[0]:
+      result[name] = statistics.median(outcome[name] for outcome in outcomes)
+  return result
 
 
 def main():
@@ -132,21 +192,28 @@ def main():
   programs = {"this project, %d replica(s)" % arguments.num_replicas:
               (sys.executable, ROOT, arguments.num_replicas)}
   if arguments.against:
-    programs["Google's modules, one device"] = (
-        arguments.against_python, arguments.against, 1)
-  figures = {name: [] for name in programs}
+    name = ("transformers on PyTorch" if arguments.against == TRANSFORMERS
+            else "Google's modules, one device")
+    programs[name] = (arguments.against_python, arguments.against, 1)
+  outcomes = {name: [] for name in programs}
   for _ in range(arguments.runs):
-    for name, (python, folder, count) in programs.items():
-      figures[name] += measure(python, folder, arguments, count)
-  results = {}
-  for name, steps in figures.items():
-    wall, cpu = (statistics.median(column) for column in zip(*steps))
-    results[name] = {"wall_s": wall, "cpu_s": cpu, "steps": len(steps)}
-    print("%-34s %6.2f s wall  %6.2f s CPU a step (median of %d)" % (
-        name, wall, cpu, len(steps)))
+    for name, program in programs.items():
+      outcomes[name].append(measure(arguments, *program))
+  results = {name: summarise(some) for name, some in outcomes.items()}
+  print("%-30s %8s %8s %8s %8s %8s" % (
+      "a step", "wall s", "CPU s", "limit s", "ops", "MB"))
+  for name, result in results.items():
+    print("%-30s %8.3f %8.3f %8s %8s %8.0f" % (
+        name, result["wall_s"], result["cpu_s"],
+        "%.3f" % result["limit_s"] if "limit_s" in result else "",
+        "%d" % result["ops"] if "ops" in result else "",
+        result["memory_mb"]))
+  ours = next(iter(results.values()))
+  print("step / limit of its matrix products: %.2f" % (
+      ours["wall_s"] / ours["limit_s"]))
   if len(results) == 2:
-    ours, theirs = results.values()
-    print("ratio: %.2f wall, %.2f CPU" % (
+    theirs = list(results.values())[1]
+    print("this project / the other: %.2f wall, %.2f CPU" % (
         ours["wall_s"] / theirs["wall_s"], ours["cpu_s"] / theirs["cpu_s"]))
   if arguments.json:
     pathlib.Path(arguments.json).write_text(json.dumps(results, indent=2))
