@@ -29,7 +29,7 @@ _TPU_FLAGS = {
 
 
 def define_run_flags() -> None:
-  """Defines the flags about model, folder, devices and randomness."""
+  """Defines the flags about model, folder, devices, randomness and speed."""
   tf.flags.DEFINE_string(
       "bert_config_file", None,
       "The bert_config.json that came with the checkpoint.")
@@ -57,6 +57,18 @@ def define_run_flags() -> None:
   tf.flags.DEFINE_integer(
       "seed", 0,
       "Seed of the initial weights, the order of the rows and dropout.")
+  tf.flags.DEFINE_integer(
+      "save_checkpoints_steps", 1000,
+      "How often to save the model checkpoint, in weight updates.",
+      lower_bound=1)
+  tf.flags.DEFINE_bool(
+      "use_tpu", False, "There is no TPU support: true is an error.")
+  for name, (define, default) in _TPU_FLAGS.items():
+    define(name, default, "Accepted for old commands; has no effect.")
+  _define_speed_flags()
+
+
+def _define_speed_flags() -> None:
   tf.flags.DEFINE_bool(
       "bucket_by_length", False,
       "Training: rows of similar length come together in a global batch, so "
@@ -82,14 +94,6 @@ def define_run_flags() -> None:
       "all_reduce_packs", DEFAULT_NUM_PACKS,
       "Pieces in which gradients are averaged over the GPUs, those of the last "
       "layers first, while the others are still computed.", lower_bound=1)
-  tf.flags.DEFINE_integer(
-      "save_checkpoints_steps", 1000,
-      "How often to save the model checkpoint, in weight updates.",
-      lower_bound=1)
-  tf.flags.DEFINE_bool(
-      "use_tpu", False, "There is no TPU support: true is an error.")
-  for name, (define, default) in _TPU_FLAGS.items():
-    define(name, default, "Accepted for old commands; has no effect.")
 
 
 def device_settings() -> devices.DeviceSettings:

@@ -17,13 +17,12 @@ Wire format, outermost first (field number, type; all are length-delimited):
 Record: length (uint64), its masked CRC-32C, data, masked CRC-32C of the data.
 """
 import functools
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
+from multigpu.examples import RecordTable
 from multigpu.sequences import SequenceLength
-
-RecordTable = Dict[str, Tuple[Tuple[int, ...], str]]
 
 _FIELD_1, _FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A  # number << 3 | 2
 _HEADER_BYTES = 12

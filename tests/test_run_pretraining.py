@@ -62,6 +62,22 @@ def test_trains_and_evaluates_equally_on_one_and_two(flags, tmp_path):
   assert tf.train.latest_checkpoint(
       str(tmp_path / "2")).endswith("model.ckpt-4")
 
+  # Two micro-batches of 4, with loss scaling: the same again.
+  accumulated = programs.run(
+      SCRIPT, tmp_path, train_batch_size=4, gradient_accumulation_steps=2,
+      precision="fp16", do_train=True, do_eval=True, num_train_steps=4,
+      num_warmup_steps=1, learning_rate=1e-3, seed=2, eval_batch_size=10,
+      max_eval_steps=100, output_dir="accumulated", **flags)
+  assert accumulated.status == 0, accumulated.output
+  assert "global batch = 8 (4 x 1 x 2 accumulation steps)" in (
+      accumulated.output)
+  assert read_results(tmp_path / "accumulated") == pytest.approx(one, abs=1e-5)
+  refused = programs.run(
+      SCRIPT, tmp_path, do_train=True, num_train_steps=8, precision="fp16",
+      output_dir="1", **flags)
+  assert refused.status == 1
+  assert "was trained without it and has no loss scale" in refused.output
+
   # The curves of TensorBoard are those of the global batch.
   one, two = (read_curves(tmp_path / name) for name in ("1", "2"))
   assert set(one) == set(NAMES[1:]) | {"optimizer/learning_rate"}
