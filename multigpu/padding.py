@@ -24,6 +24,8 @@ from multigpu import sequences
 
 # Tells real positions from padding, in each record table with sequences.
 MASK = "input_mask"
+# Positions that pre-training reads; a record may mask one of its padding.
+POSITIONS = "masked_lm_positions"
 # Lengths are rounded up to a multiple of this. Matrix kernels like it, and
 # there are fewer shapes.
 LENGTH_MULTIPLE = 8
@@ -59,6 +61,8 @@ def cut_batch(features: Dict[str, Any], table: Dict[str, Any],
               length_multiple: int = LENGTH_MULTIPLE) -> Dict[str, Any]:
   """Cuts all sequences of a batch to the longest of its rows.
 
+  No position that the head reads is cut away, even if it is padding.
+
   Args:
     features: {name: [rows, ...]}.
     table: their record table; tells which of them are sequences.
@@ -69,6 +73,9 @@ def cut_batch(features: Dict[str, Any], table: Dict[str, Any],
   if not names or not length_multiple:
     return features
   longest = tf.reduce_max(row_lengths(features[MASK]))
+  if POSITIONS in features:
+    longest = tf.maximum(
+        longest, tf.cast(tf.reduce_max(features[POSITIONS]), tf.int32) + 1)
   length = tf.minimum(-(-longest // length_multiple) * length_multiple,
                       sequences.full_length(table))
   return dict(features, **{name: features[name][:, :length]

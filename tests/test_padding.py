@@ -79,6 +79,20 @@ def test_cut_to_the_longest_row(longest, multiple, expected):
   assert found["label_ids"].shape == (2, 20) and found["id"].shape == (2,)
 
 
+def test_masked_padding_is_not_cut_away():
+  table = {"input_ids": ((SequenceLength(40),), "int64"),
+           "input_mask": ((SequenceLength(40),), "int64"),
+           "masked_lm_positions": ((2,), "int64")}
+  features = {"input_ids": np.ones([1, 40], np.int32),
+              "input_mask": np.array([[1] * 5 + [0] * 35], np.int32),
+              "masked_lm_positions": np.array([[1, 17]], np.int32)}
+  with tf.Graph().as_default():
+    cut = padding.cut_batch(
+        {name: tf.constant(value) for name, value in features.items()}, table)
+    ids, = evaluate(cut["input_ids"])
+  assert ids.shape == (1, 24)
+
+
 @pytest.mark.parametrize("table", [
     classifier_data.record_table(20, classifier_data.LabelSet(
         classifier_data.MULTI_LABEL, [str(i) for i in range(20)])),
