@@ -5,13 +5,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'EOF'
-usage: bash scripts/test.sh [--runtime=tf1|tf2] [--quick] [PYTEST ARGUMENT...]
+usage: bash scripts/test.sh [--runtime=tf1|tf2] [--quick] [--long]
+                            [PYTEST ARGUMENT...]
 
 Makes the environments if they are not there, then runs ruff and mypy (with the
 tools of tf2) and pytest on tf1 and tf2. Ends with status 1 if anything fails.
 
   --runtime=tf1|tf2  only this runtime (tf1: without ruff and mypy)
   --quick            without the tests that are marked slow
+  --long             with the tests that take many minutes
   --help             this text
 
 All else goes to pytest: bash scripts/test.sh tests/test_modeling.py -k gelu

@@ -2,7 +2,7 @@
 run them, with two replicas. Takes some ten minutes on two cores, so it runs
 only when it is asked for:
 
-    WHOLE_PIPELINE=1 bash scripts/test.sh tests/test_whole_pipeline.py -s
+    bash scripts/test.sh --long tests/test_whole_pipeline.py -s
 
 A tiny BERT is pre-trained on the sentences of banking77, without their labels,
 and fine-tuned for one epoch with them. It must do much better than the same
@@ -11,7 +11,6 @@ the checkpoint and its loading are of use, not only free of crashes.
 """
 import csv
 import json
-import os
 import random
 
 import pytest
@@ -66,8 +65,7 @@ def fine_tune(folder, name, **flags):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("WHOLE_PIPELINE" not in os.environ,
-                    reason="takes some ten minutes: set WHOLE_PIPELINE=1")
+@pytest.mark.long
 def test_pretraining_helps(shared, tmp_path):
   data = tmp_path / "data"
   data.mkdir()
