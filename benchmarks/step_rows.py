@@ -1,5 +1,6 @@
-"""What the processes of benchmarks/train_step.py have in common."""
+"""What the processes that run training steps have in common."""
 import resource
+import time
 
 import numpy as np
 
@@ -13,6 +14,17 @@ def make_rows(batch, seq_length, vocab_size):
   return {"input_ids": random.randint(0, vocab_size, shape).astype(np.int32),
           "input_mask": mask, "segment_ids": mask,
           "start": np.ones(batch, np.int32), "end": np.ones(batch, np.int32)}
+
+
+def time_steps(step, num_steps):
+  """Seconds of each step but the first one, uncounted: [[wall, CPU]]."""
+  step()
+  figures = []
+  for _ in range(num_steps):
+    wall, cpu = time.perf_counter(), time.process_time()
+    step()
+    figures.append([time.perf_counter() - wall, time.process_time() - cpu])
+  return figures
 
 
 def peak_memory_mb():

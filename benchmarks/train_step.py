@@ -19,14 +19,13 @@ process, in the three shapes of forward and backward pass.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
-from step_rows import make_rows, peak_memory_mb
+import processes
+from step_rows import make_rows, peak_memory_mb, time_steps
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TRANSFORMERS = "transformers"
@@ -105,15 +104,11 @@ def run_child(arguments):
             strategy.extended.call_for_each_replica(replica))
     with tf.Session(config=session_config) as session:
       session.run(tf.global_variables_initializer())
-      session.run(train_op)
-      figures = []
-      for _ in range(arguments.steps):
-        wall, cpu = time.perf_counter(), time.process_time()
-        session.run(train_op)
-        figures.append([time.perf_counter() - wall, time.process_time() - cpu])
+      figures = time_steps(lambda: session.run(train_op), arguments.steps)
       memory = peak_memory_mb()
       num_ops = count_ops(session, train_op)
   print(json.dumps({
+      "version": "TensorFlow " + tf.__version__,
       "figures": figures, "memory_mb": memory, "ops": num_ops,
       "limit_s": matrix_limit(config, arguments.batch, arguments.seq_length)}))
 
@@ -157,8 +152,8 @@ def matrix_limit(config, batch, seq_length, repeats=5):
   return statistics.median(seconds) * total / (rows * width * inner)
 
 
-def measure(arguments, python, folder, num_replicas):
-  """Runs one process; returns what it printed."""
+def make_command(arguments, python, folder, num_replicas):
+  """The command of one process of a program."""
   here = pathlib.Path(__file__).resolve()
   if folder == TRANSFORMERS:
     command = [python, str(here.with_name("transformers_step.py"))]
@@ -168,21 +163,31 @@ def measure(arguments, python, folder, num_replicas):
                "--num_replicas", str(num_replicas)]
   for name in ("bert_config_file", "batch", "seq_length", "steps"):
     command += ["--" + name, str(getattr(arguments, name))]
-  output = subprocess.run(
-      command, stdout=subprocess.PIPE, check=True, stderr=subprocess.DEVNULL,
-      env=dict(os.environ, CUDA_VISIBLE_DEVICES="")).stdout
-  return json.loads(output.splitlines()[-1])
+  return command
 
 
-def summarise(outcomes):
-  """Medians over all processes of one program."""
-  columns = zip(*(step for outcome in outcomes for step in outcome["figures"]))
-  wall, cpu = (statistics.median(column) for column in columns)
-  result = {"wall_s": wall, "cpu_s": cpu}
-  for name in ("memory_mb", "ops", "limit_s"):
-    if name in outcomes[0]:
-      result[name] = statistics.median(outcome[name] for outcome in outcomes)
+def summarise(arguments, outcomes):
+  """The figures of one program."""
+  result = processes.summarise(outcomes, "memory_mb", "ops", "limit_s")
+  result["version"] = outcomes[0]["version"]
+  result["examples_per_s"] = arguments.batch / result["wall_s"]
+  if "limit_s" in result:
+    result["step_over_limit"] = result["wall_s"] / result["limit_s"]
   return result
+
+
+def print_table(results):
+  columns = (("wall_s", "wall s", "%.3f"), ("cpu_s", "CPU s", "%.3f"),
+             ("examples_per_s", "ex./s", "%.2f"),
+             ("limit_s", "limit s", "%.3f"),
+             ("step_over_limit", "step/lim.", "%.2f"), ("ops", "ops", "%d"),
+             ("memory_mb", "MB", "%.0f"))
+  print("%-30s" % "a step" + "".join(
+      " %9s" % title for _, title, _ in columns))
+  for name, result in results.items():
+    print("%-30s" % name + "".join(
+        " %9s" % (form % result[key] if key in result else "")
+        for key, _, form in columns))
 
 
 def main():
@@ -190,34 +195,27 @@ def main():
   if arguments.child:
     run_child(arguments)
     return
-  programs = {"this project, %d replica(s)" % arguments.num_replicas:
-              (sys.executable, ROOT, arguments.num_replicas)}
+  commands = {"this project, %d replica(s)" % arguments.num_replicas:
+              make_command(arguments, sys.executable, ROOT,
+                           arguments.num_replicas)}
   if arguments.against:
     name = ("transformers on PyTorch" if arguments.against == TRANSFORMERS
             else "Google's modules, one device")
-    programs[name] = (arguments.against_python, arguments.against, 1)
-  outcomes = {name: [] for name in programs}
-  for _ in range(arguments.runs):
-    for name, program in programs.items():
-      outcomes[name].append(measure(arguments, *program))
-  results = {name: summarise(some) for name, some in outcomes.items()}
-  print("%-30s %8s %8s %8s %8s %8s" % (
-      "a step", "wall s", "CPU s", "limit s", "ops", "MB"))
-  for name, result in results.items():
-    print("%-30s %8.3f %8.3f %8s %8s %8.0f" % (
-        name, result["wall_s"], result["cpu_s"],
-        "%.3f" % result["limit_s"] if "limit_s" in result else "",
-        "%d" % result["ops"] if "ops" in result else "",
-        result["memory_mb"]))
-  ours = next(iter(results.values()))
-  print("step / limit of its matrix products: %.2f" % (
-      ours["wall_s"] / ours["limit_s"]))
+    commands[name] = make_command(arguments, arguments.against_python,
+                                  arguments.against, 1)
+  results = {
+      name: summarise(arguments, outcomes) for name, outcomes in
+      processes.run_in_turn(commands, arguments.runs).items()}
+  print_table(results)
   if len(results) == 2:
-    theirs = list(results.values())[1]
+    ours, theirs = results.values()
     print("this project / the other: %.2f wall, %.2f CPU" % (
         ours["wall_s"] / theirs["wall_s"], ours["cpu_s"] / theirs["cpu_s"]))
-  if arguments.json:
-    pathlib.Path(arguments.json).write_text(json.dumps(results, indent=2))
+  processes.write_json(arguments.json, {
+      "settings": {name: getattr(arguments, name) for name in (
+          "bert_config_file", "batch", "seq_length", "num_replicas", "steps",
+          "runs", "bf16")},
+      "programs": results})
 
 
 if __name__ == "__main__":

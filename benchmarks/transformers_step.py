@@ -5,12 +5,11 @@ name an interpreter that has them with --against_python.
 """
 import argparse
 import json
-import time
 
 import torch
 import transformers
 
-from step_rows import make_rows, peak_memory_mb
+from step_rows import make_rows, peak_memory_mb, time_steps
 
 
 def main():
@@ -39,13 +38,9 @@ def main():
     optimizer.step()
     optimizer.zero_grad()
 
-  step()
-  figures = []
-  for _ in range(arguments.steps):
-    wall, cpu = time.perf_counter(), time.process_time()
-    step()
-    figures.append([time.perf_counter() - wall, time.process_time() - cpu])
-  print(json.dumps({"figures": figures, "memory_mb": peak_memory_mb()}))
+  figures = time_steps(step, arguments.steps)
+  print(json.dumps({"version": "PyTorch " + torch.__version__,
+                    "figures": figures, "memory_mb": peak_memory_mb()}))
 
 
 if __name__ == "__main__":
