@@ -19,6 +19,7 @@ from absl import app
 from absl import flags
 from absl import logging
 
+from multigpu import interruption
 from multigpu.errors import UserError
 from tasks import pretraining_data
 from tasks import pretraining_files
@@ -130,8 +131,13 @@ def _run(argv):
   # Not multigpu.cli: it imports TensorFlow, which takes longer than a small
   # corpus (see tasks/pretraining_files.py).
   logging.set_verbosity(logging.INFO)
+  interruption.listen()
   try:
     main(argv)
+  except interruption.Interruption as stop:
+    print("Stopped by %s: the output files were not made." % stop.signal_name,
+          file=sys.stderr)
+    raise
   except UserError as error:
     sys.exit("ERROR: %s" % error)
 

@@ -1,9 +1,10 @@
 """Google's module name for the optimizer; see `optimization_multigpu`."""
 from optimization_multigpu import DEFAULT_NUM_PACKS
+from optimization_multigpu import GRADIENT_NORM
 from optimization_multigpu import LOSS_SCALE
 from optimization_multigpu import AdamWeightDecayOptimizer
 from optimization_multigpu import create_optimizer
 from optimization_multigpu import DynamicLossScale
 
 __all__ = ["AdamWeightDecayOptimizer", "DEFAULT_NUM_PACKS", "DynamicLossScale",
-           "LOSS_SCALE", "create_optimizer"]
+           "GRADIENT_NORM", "LOSS_SCALE", "create_optimizer"]

@@ -31,6 +31,9 @@ NO_WEIGHT_DECAY = ["LayerNorm", "layer_norm", "bias"]
 DEFAULT_NUM_PACKS = 4
 # The collection with the tensor of the loss scale, for those who log it.
 LOSS_SCALE = "loss_scale"
+# The collection with the norm of the averaged gradient, once for each replica:
+# not finite where a gradient was not, and then the update spoils the weights.
+GRADIENT_NORM = "gradient_norm"
 
 
 def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
@@ -231,6 +234,7 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
       grads = [tf.cast(grad, tf.float32) / self.loss_scale.value
                for grad in grads]
     norm = tf.identity(tf.global_norm(grads), name="gradient_norm")
+    tf.add_to_collection(GRADIENT_NORM, norm)
     if self.loss_scale is None:
       return update()
     # The norm is that of the average: equal on all replicas, and not finite

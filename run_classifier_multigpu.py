@@ -276,11 +276,14 @@ def main(_):
         FLAGS.warmup_proportion, FLAGS.train_batch_size,
         run.devices.num_replicas,
         FLAGS.gradient_accumulation_steps)
-  tf.io.gfile.makedirs(FLAGS.output_dir)
   labels = processor.get_label_set()
+  head = classifier_head.make_classifier_head(labels.num_outputs, labels.kind)
+  run.check_checkpoint(
+      head, classifier_data.record_table(FLAGS.max_seq_length, labels),
+      FLAGS.do_train)
+  run.make_output_dir()
   if FLAGS.task_name.lower() == TSV:
     classifier_tsv.write_labels(_label_file(), labels.names)
-  head = classifier_head.make_classifier_head(labels.num_outputs, labels.kind)
   rows = {name: _write_rows(name, some, labels, tokenizer)
           for name, some in examples.items()}
   if plan:

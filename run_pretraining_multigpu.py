@@ -165,8 +165,10 @@ def main(_):
   rows = Rows(_find_input_files(), record_table(
       FLAGS.max_seq_length, FLAGS.max_predictions_per_seq))
   run = run_flags.set_up_run()
+  run.check_checkpoint(make_pretraining_head(run.bert_config), rows.table,
+                       FLAGS.do_train)
   _LOG.info("Input files: %s", ", ".join(rows.paths))
-  tf.io.gfile.makedirs(FLAGS.output_dir)
+  run.make_output_dir()
   if FLAGS.do_train:
     train(run, rows)
   if FLAGS.do_eval:

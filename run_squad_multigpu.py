@@ -290,12 +290,16 @@ def main(_):
   """Trains and predicts as the flags say."""
   validate_flags_or_throw(None)
   run = run_flags.set_up_run()
+  run.check_checkpoint(
+      squad_head.squad_head,
+      squad_data.record_table(FLAGS.max_seq_length, FLAGS.do_train),
+      FLAGS.do_train)
   tokenizer = model_files.load_tokenizer(
       FLAGS.vocab_file, FLAGS.do_lower_case, run.bert_config)
   # Both at once: a mistake in the second file must not wait for the training.
   train_examples = FLAGS.do_train and _read_some("train_file", True)
   predict_examples = FLAGS.do_predict and _read_some("predict_file", False)
-  tf.io.gfile.makedirs(FLAGS.output_dir)
+  run.make_output_dir()
   if FLAGS.do_train:
     train(run, tokenizer, train_examples)
   if FLAGS.do_predict:

@@ -8,6 +8,7 @@ from absl import app
 from absl import logging as absl_logging
 import tensorflow.compat.v1 as tf
 
+from multigpu import interruption
 from multigpu.errors import UserError
 
 
@@ -15,12 +16,19 @@ def run(main: Callable[[Any], None]) -> None:
   """Parses the flags and calls `main`.
 
   A `UserError` ends the program with its message and status 1, without a
-  traceback: it is about the input, not about the program.
+  traceback: it is about the input, not about the program. SIGTERM ends it with
+  status 143 and SIGINT with 130, see `multigpu.interruption`.
   """
   def guarded_main(argv):
     _set_up_logging()
+    interruption.listen()
     try:
       main(argv)
+    except interruption.Interruption as stop:
+      sys.stdout.flush()
+      print("Stopped by {}. The same command goes on from the newest "
+            "checkpoint.".format(stop.signal_name), file=sys.stderr)
+      raise
     except UserError as error:
       sys.stdout.flush()
       print("ERROR: {}".format(error), file=sys.stderr)

@@ -1,11 +1,15 @@
-"""What a training run prints while it goes on."""
+"""What a training run prints while it goes on, and what stops it."""
 import logging
 import time
 from typing import NamedTuple, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
-from optimization import LOSS_SCALE
+from multigpu import interruption
+from multigpu import saving
+from multigpu.errors import UserError
+from optimization import GRADIENT_NORM, LOSS_SCALE
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,3 +84,58 @@ class ProgressHook(tf.train.SessionRunHook):
     return "step {}/{}  loss {:.4f}  {:.1f} examples/s{}  ETA {}".format(
         step, settings.num_train_steps, loss, speed, per_replica,
         "%d:%02d:%02d" % (left // 3600, left // 60 % 60, left % 60))
+
+
+class FiniteHook(tf.train.SessionRunHook):
+  """Stops a run whose loss or gradient is NaN or infinite.
+
+  The step's update is made by then, so this hook must come before the one that
+  saves. In half precision an infinite gradient skips its update and is no
+  error, unless no smaller loss scale is left to try.
+  """
+
+  def __init__(self, output_dir: str):
+    self._output_dir = output_dir
+
+  def begin(self) -> None:
+    """Finds the loss and the norm of the gradient; no new ops."""
+    self._step = tf.train.get_global_step()
+    # Equal on all replicas: the first one's will do.
+    self._fetches = {
+        "loss": tf.get_collection(tf.GraphKeys.LOSSES)[-1],
+        "norm": tf.get_collection(GRADIENT_NORM)[:1],
+        "scale": tf.get_collection(LOSS_SCALE)[:1]}
+
+  def before_run(self, run_context):
+    """Asks for them."""
+    return tf.train.SessionRunArgs(self._fetches)
+
+  def after_run(self, run_context, run_values) -> None:
+    """Raises UserError unless they are finite."""
+    loss, norm, scale = (run_values.results[name]
+                         for name in ("loss", "norm", "scale"))
+    skips_updates = bool(scale) and scale[0] > 1.0
+    if np.isfinite(loss) and (skips_updates or np.isfinite(norm).all()):
+      return
+    step = int(run_context.session.run(self._step))
+    raise UserError(
+        "step {}: the loss is {:g} and the norm of the gradient {}; training "
+        "has diverged and stops. {}".format(
+            step, loss, " ".join("%g" % value for value in norm) or "unknown",
+            saving.describe_remedy(self._output_dir)))
+
+
+class InterruptionHook(tf.train.SessionRunHook):
+  """Ends the training after the step in which SIGTERM or SIGINT came.
+
+  Then the session ends as after the last step: the weights are saved.
+  """
+
+  def before_run(self, run_context) -> None:
+    """From the first step on signals wait for the end of a step."""
+    interruption.wait_for_steps(True)
+
+  def after_run(self, run_context, run_values) -> None:
+    """Asks for the end."""
+    if interruption.is_asked():
+      run_context.request_stop()

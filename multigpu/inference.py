@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tqdm import tqdm
 
+from multigpu import checkpoints
 from multigpu.by_length import ROW_NUMBER
 from multigpu.devices import Devices
 
@@ -64,7 +65,8 @@ def iterate_predictions(
         total=settings.num_rows, desc=settings.title, unit="row",
         disable=settings.title is None, mininterval=1.0) as progress:
       if settings.checkpoint:
-        saver.restore(session, settings.checkpoint)
+        with checkpoints.explained_restore(settings.checkpoint):
+          saver.restore(session, settings.checkpoint)
       else:
         session.run(init_op)
       session.run(initializer)

@@ -3,15 +3,17 @@
 A table maps a feature's name to (shape, dtype), dtype "int64" or "float32".
 Integers are stored as int64 and read as int32, as Google's scripts do.
 """
-import os
-from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence,
-                    Union)
+import contextlib
+from typing import (Any, Dict, Iterator, List, Mapping, NamedTuple, Optional,
+                    Sequence, Union)
 
 import tensorflow.compat.v1 as tf
 
 from multigpu import by_length
 from multigpu import examples
+from multigpu import files
 from multigpu import padding
+from multigpu.errors import UserError
 
 RecordTable = examples.RecordTable
 
@@ -27,9 +29,10 @@ class RecordWriter:
 
   def __init__(self, path: str, table: RecordTable):
     self._path = path
-    self._temporary = "{}.{}.tmp".format(path, os.getpid())
+    self._temporary = files.temporary_name(path)
     self._table = table
-    self._writer = tf.io.TFRecordWriter(self._temporary)
+    with self._explained_errors():
+      self._writer = tf.io.TFRecordWriter(self._temporary)
     self.num_records = 0
 
   def write(self, values: Mapping[str, Sequence[Any]]) -> None:
@@ -38,13 +41,29 @@ class RecordWriter:
 
   def write_serialized(self, example: bytes) -> None:
     """Appends one record: a tf.train.Example that is serialized already."""
-    self._writer.write(example)
+    with self._explained_errors():
+      self._writer.write(example)
     self.num_records += 1
 
   def close(self) -> None:
     """Finishes the file and gives it its name."""
-    self._writer.close()
-    tf.io.gfile.rename(self._temporary, self._path, overwrite=True)
+    with self._explained_errors():
+      self._writer.close()
+      tf.io.gfile.rename(self._temporary, self._path, overwrite=True)
+
+  @contextlib.contextmanager
+  def _explained_errors(self) -> Iterator[None]:
+    """Makes TensorFlow's errors a UserError; removes the file."""
+    try:
+      yield
+    except tf.errors.OpError as error:
+      self._remove()
+      raise UserError(files.describe_write_error(self._path, error)) from error
+
+  def _remove(self) -> None:
+    # On a full disk the close fails too: the error is under way already.
+    with contextlib.suppress(tf.errors.OpError):
+      tf.io.gfile.remove(self._temporary)
 
   def __enter__(self) -> "RecordWriter":
     return self
@@ -53,8 +72,9 @@ class RecordWriter:
     if error_type is None:
       self.close()
     else:
-      self._writer.close()
-      tf.io.gfile.remove(self._temporary)
+      with contextlib.suppress(tf.errors.OpError):
+        self._writer.close()
+      self._remove()
 
 
 def serialize(values: Mapping[str, Sequence[Any]], table: RecordTable) -> bytes:

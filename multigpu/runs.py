@@ -14,6 +14,8 @@ import tensorflow.compat.v1 as tf
 import modeling
 from multigpu import by_length
 from multigpu import checkpoints
+from multigpu import files
+from multigpu import fitting
 from multigpu import inference
 from multigpu import padding
 from multigpu import records
@@ -49,6 +51,31 @@ class Run(NamedTuple):
   bucket_by_length: bool = False
   precision: str = session_options.FP32
   num_packs: int = DEFAULT_NUM_PACKS
+
+  def check_checkpoint(self, head: Head, table: records.RecordTable,
+                       is_training: bool) -> None:
+    """Checks that a checkpoint in output_dir is one of this model.
+
+    Args:
+      head: the task.
+      table: the features of the rows that it will be used for.
+      is_training: whether the run trains.
+
+    Raises:
+      UserError: it has other variables; the message names all differences.
+    """
+    path = checkpoints.newest(self.output_dir)
+    if path is not None:
+      model_fn = build_model_fn(head, ModelSettings(self.bert_config))
+      fitting.check(path, fitting.model_shapes(model_fn, table), is_training)
+
+  def make_output_dir(self) -> None:
+    """Makes output_dir and clears away what dead runs left half-written.
+
+    To be called before anything is written there.
+    """
+    tf.io.gfile.makedirs(self.output_dir)
+    files.remove_leftovers(self.output_dir)
 
   def train(self, head: Head, rows: Rows, plan: training.TrainPlan,
             learning_rate: float) -> None:

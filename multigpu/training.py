@@ -1,11 +1,15 @@
 """Training through Estimator: the only place that uses it."""
 import logging
+import os
 from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from multigpu import checkpoints
+from multigpu import files
 from multigpu import hooks
+from multigpu import interruption
+from multigpu import saving
 from multigpu.devices import Devices
 from multigpu.errors import UserError
 
@@ -116,7 +120,13 @@ def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
     plan: batch sizes and steps.
     settings: output_dir and seeds.
     extra_hooks: further SessionRunHooks.
+
+  Raises:
+    UserError: the loss or the gradient became NaN or infinite; a checkpoint
+      could not be restored or written.
+    Interruption: SIGTERM or SIGINT came; the weights are saved.
   """
+  checkpoints.repair(settings.output_dir)
   first_step = checkpoints.latest_step(settings.output_dir)
   if first_step >= plan.num_train_steps:
     _LOG.info("%s already holds step %d of %d: nothing to train.",
@@ -134,12 +144,44 @@ def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
       session_config=devices.session_config,
       train_distribute=devices.strategy)
   estimator = tf.estimator.Estimator(
-      model_fn=model_fn, config=run_config,
+      model_fn=_with_safe_saves(model_fn, run_config), config=run_config,
       params={"batch_size": plan.rows_per_replica})
   progress = hooks.ProgressHook(hooks.ProgressSettings(
       num_train_steps=plan.num_train_steps,
       global_batch_size=plan.global_batch_size,
       num_replicas=plan.num_replicas,
       device_kind=devices.kind))
-  estimator.train(input_fn=input_fn, max_steps=plan.num_train_steps,
-                  hooks=[progress] + list(extra_hooks))
+  try:
+    estimator.train(
+        input_fn=input_fn, max_steps=plan.num_train_steps,
+        hooks=[progress, hooks.InterruptionHook()] + list(extra_hooks))
+  except tf.errors.OpError as error:
+    # For example a summary; checkpoints are looked after by their Saver.
+    if not files.is_want_of_room(error):
+      raise
+    raise UserError(files.describe_write_error(
+        os.path.join(settings.output_dir, "model.ckpt"), error)) from error
+  finally:
+    interruption.wait_for_steps(False)
+  interruption.raise_if_asked()
+
+
+def _with_safe_saves(model_fn: Callable[..., Any],
+                     run_config: Any) -> Callable[..., Any]:
+  """A model_fn whose run saves whole checkpoints with finite values only."""
+  folder = run_config.model_dir
+  saver_hook = tf.train.CheckpointSaverHook(
+      folder, save_steps=run_config.save_checkpoints_steps)
+  # In this order. Estimator calls a chief's hooks first, and its own hook for
+  # saving, which this one replaces, would be called before any other.
+  chief_hooks = [hooks.FiniteHook(folder), saver_hook]
+
+  def safe_model_fn(features, labels, mode, params):
+    spec = model_fn(features, labels, mode, params)
+    # Once for all replicas. It is found there by the hook and by Estimator.
+    if not tf.get_collection(tf.GraphKeys.SAVERS):
+      tf.add_to_collection(tf.GraphKeys.SAVERS, saving.WholeSaver(
+          folder, max_to_keep=run_config.keep_checkpoint_max))
+    return spec._replace(training_chief_hooks=chief_hooks)
+
+  return safe_model_fn

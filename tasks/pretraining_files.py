@@ -9,6 +9,7 @@ import os
 from typing import IO, Any, List
 
 from multigpu.errors import UserError
+from multigpu.files import temporary_name
 
 _COPY_BYTES = 1 << 20
 
@@ -149,7 +150,7 @@ class OutputFiles:
   def __init__(self, paths: List[str], flag: str):
     """Opens them all; UserError when one cannot be written."""
     self._paths = paths
-    self._temporary = ["%s.%d.tmp" % (path, os.getpid()) for path in paths]
+    self._temporary = [temporary_name(path) for path in paths]
     self._streams: List[IO[bytes]] = []
     try:
       for path in self._temporary:

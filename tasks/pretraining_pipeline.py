@@ -13,6 +13,7 @@ import tempfile
 from typing import Any, Deque, Iterator, List, NamedTuple
 
 from multigpu.errors import UserError
+from multigpu.files import remove_leftovers, temporary_name
 from tasks import pretraining_corpus as corpus
 from tasks import pretraining_files as files
 from tasks.pretraining_pairs import NUM_MARKERS, InstanceSettings
@@ -91,6 +92,9 @@ def create_records(where: CorpusSettings,
   sizes = list(map(files.get_size, where.input_files))
   num_workers = min(where.num_workers, sum(sizes) // _BYTES_PER_WORKER + 1)
   worker = Worker(vocabulary, where.do_lower_case, settings)
+  for parent in sorted({os.path.dirname(path) or "."
+                        for path in where.output_files}):
+    remove_leftovers(parent)
   try:
     with files.OutputFiles(where.output_files, "output_file") as outputs:
       with _make_scratch_folder(where.output_files[0]) as folder:
@@ -115,7 +119,9 @@ def _make_scratch_folder(output_file: str) -> Any:
   parent = None
   if not files.is_remote(output_file):
     parent = os.path.dirname(os.path.abspath(output_file))
-  return tempfile.TemporaryDirectory(prefix=".pretraining-data-", dir=parent)
+  # With a name by which a later run knows what a killed one has left.
+  return tempfile.TemporaryDirectory(
+      prefix=".pretraining-data-", suffix=temporary_name(""), dir=parent)
 
 
 class _Run:

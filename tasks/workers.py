@@ -205,6 +205,8 @@ def _serve(connection: Any, worker: Worker, num_made: Any,
   """The life of a worker process: ends when the pipe does."""
   # Ctrl-C goes to all processes; the main one then ends the others.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
+  # A forked process would have the handler of the main one.
+  signal.signal(signal.SIGTERM, signal.SIG_DFL)
   for other in inherited:
     other.close()
 

@@ -1,5 +1,8 @@
 """Small files: whole or not at all, errors that name the path."""
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -48,3 +51,50 @@ def test_read_json_with_byte_order_mark(tmp_path):
   path = tmp_path / "a.json"
   path.write_bytes(b'\xef\xbb\xbf{"a": 1}')
   assert files.read_json(str(path)) == {"a": 1}
+
+
+def dead_process():
+  process = subprocess.Popen([sys.executable, "-c", ""])
+  process.wait()
+  return process.pid
+
+
+def make_old(path):
+  long_ago = time.time() - 3600
+  os.utime(str(path), (long_ago, long_ago))
+
+
+def test_what_dead_runs_left_is_removed(tmp_path):
+  host = files.temporary_name("x").split(".")[1]
+  gone = ["train.tf_record.%s.%d.tmp" % (host, dead_process()),
+          "labels.txt.%s.%d.tmp" % (host, os.getpid()),
+          "eval.tf_record.elsewhere.1.tmp", "checkpoint.tmp12ab",
+          "model.ckpt-30.index.tempstate123"]
+  kept = ["train.tf_record.%s.%d.tmp" % (host, os.getppid()),
+          "notes.tmp", "model.ckpt-20.index", "model.ckpt-20_temporary_notes",
+          "train.tf_record", "a.5.tmp"]
+  for name in gone + kept:
+    (tmp_path / name).write_text("")
+    make_old(tmp_path / name)
+  for name in ("model.ckpt-30_temp", "model.ckpt-40_temp_0a1b"):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "part-0").write_text("")
+    make_old(tmp_path / name / "part-0")
+    make_old(tmp_path / name)
+  # Somebody is writing there.
+  (tmp_path / "model.ckpt-40_temp_0a1b" / "part-1").write_text("")
+  (tmp_path / "test.tsv.elsewhere.2.tmp").write_text("")
+  files.remove_leftovers(str(tmp_path))
+  assert sorted(os.listdir(str(tmp_path))) == sorted(
+      kept + ["model.ckpt-40_temp_0a1b", "test.tsv.elsewhere.2.tmp"])
+  files.remove_leftovers(str(tmp_path / "absent"))
+
+
+def test_an_interruption_leaves_no_half_file(tmp_path, monkeypatch):
+  def interrupt(*args, **kwargs):
+    raise SystemExit(143)
+
+  monkeypatch.setattr(tf.io.gfile, "rename", interrupt)
+  with pytest.raises(SystemExit):
+    files.write_text_atomically(str(tmp_path / "a.json"), "new")
+  assert os.listdir(str(tmp_path)) == []

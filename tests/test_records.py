@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from multigpu import devices as devices_lib
 from multigpu import records
+from multigpu.errors import UserError
 
 TABLE = {"id": ((), "int64"), "x": ((2,), "float32")}
 
@@ -117,3 +118,19 @@ def test_types_and_count(path):
     values = session.run(rows)
   assert values["id"].dtype == np.int32 and values["x"].dtype == np.float32
   np.testing.assert_array_equal(values["x"][3], [3, 1.5])
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path):
+  resource = pytest.importorskip("resource")
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+  try:
+    with pytest.raises(UserError, match="cannot write .*/rows .*free there"):
+      with records.RecordWriter(str(tmp_path / "rows"), TABLE) as writer:
+        for i in range(100000):
+          writer.write({"id": [i], "x": [1, 2]})
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  assert list(tmp_path.iterdir()) == []
+  with pytest.raises(UserError, match="absent/rows"):
+    records.RecordWriter(str(tmp_path / "absent" / "rows"), TABLE)

@@ -1,6 +1,7 @@
 """Steps, and the lines that a training run prints."""
 import logging
 
+import numpy as np
 import pytest
 
 from multigpu import hooks
@@ -53,3 +54,28 @@ def test_progress_counts_examples_of_all_replicas(caplog):
       "step 6/100  loss 2.5000  12.0 examples/s (6.0 per GPU)  ETA 0:03:08",
       "step 100/100  loss 2.5000  2256.0 examples/s (1128.0 per GPU)  "
       "ETA 0:00:00"]
+
+
+@pytest.mark.parametrize("loss, norm, scale, stops", [
+    (2.5, [3.0], [], False),
+    (2.5, [np.nan], [], True),
+    (2.5, [np.inf], [], True),
+    (np.nan, [3.0], [], True),
+    (np.inf, [], [], True),
+    # Half precision: the update was skipped, the next scale may do.
+    (2.5, [np.inf], [32768.0], False),
+    (2.5, [np.nan], [1.0], True),
+    (np.nan, [np.nan], [32768.0], True)])
+def test_what_is_not_finite_stops_the_run(tmp_path, loss, norm, scale, stops):
+  hook = hooks.FiniteHook(str(tmp_path))
+  hook._step = None
+  context = FakeContext()
+  context.step = 7
+  context.results = dict(loss=loss, norm=norm, scale=scale)
+  if not stops:
+    hook.after_run(context, context)
+    return
+  with pytest.raises(UserError) as error:
+    hook.after_run(context, context)
+  assert str(error.value).startswith("step 7: the loss is %g and" % loss)
+  assert "There is no checkpoint yet." in str(error.value)
