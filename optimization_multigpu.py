@@ -1,7 +1,7 @@
-"""AdamW for BERT that is right on one device and on many.
+"""AdamW and LAMB for BERT, right on one device and on many.
 
-This file stands alone: it imports only the standard library and TensorFlow,
-so that it can be copied over `optimization.py` in a checkout of
+This file stands alone: it imports only the standard library, NumPy and
+TensorFlow, so that it can be copied over `optimization.py` in a checkout of
 google-research/bert. The call in Google's scripts stays as it is:
 
     train_op = optimization.create_optimizer(
@@ -19,11 +19,16 @@ update is that of one device on the global batch:
 Clipping before averaging, or summing instead of averaging, would train
 something else with every number of replicas.
 """
+import math
 import re
 from typing import Any, Dict, List, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
+ADAMW = "adamw"
+LAMB = "lamb"
+OPTIMIZERS = (ADAMW, LAMB)
 # Variables whose names match are not decayed, as BERT was trained.
 NO_WEIGHT_DECAY = ["LayerNorm", "layer_norm", "bias"]
 # Enough that the first packs are on their way while the gradients of the first
@@ -38,8 +43,9 @@ GRADIENT_NORM = "gradient_norm"
 
 def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
                      *, weight_decay_rate=0.01, clip_norm=1.0,
-                     num_packs=DEFAULT_NUM_PACKS, loss_scale=None):
-  """Makes the training op: gradients, mean over replicas, clip, AdamW, step.
+                     num_packs=DEFAULT_NUM_PACKS, loss_scale=None,
+                     optimizer=ADAMW):
+  """Makes the training op: gradients, mean over replicas, clip, update, step.
 
   Must be called in replica context (as in a `model_fn`) or without any
   distribution strategy. The tensors "learning_rate" and "gradient_norm" (of
@@ -59,43 +65,46 @@ def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu,
       the scaled loss and cross the wire as float16. When one of them is not
       finite, on whatever replica, all replicas skip the update,
       `global_step` stands still and the scale is halved.
+    optimizer: ADAMW, or LAMB for large global batches.
 
   Returns:
     An op that makes one update and adds 1 to `global_step`.
 
   Raises:
-    ValueError: `use_tpu` is set.
+    ValueError: `use_tpu` is set, or there is no such optimizer.
   """
   if use_tpu:
     raise ValueError(
         "create_optimizer(use_tpu=True): this optimizer is for GPUs and CPUs. "
         "Use Google's own optimization.py on TPUs.")
+  if optimizer not in OPTIMIZERS:
+    raise ValueError("optimizer=%r, wanted one of %s." %
+                     (optimizer, ", ".join(OPTIMIZERS)))
   global_step = tf.train.get_or_create_global_step()
   learning_rate = learning_rate_schedule(
       init_lr, num_train_steps, num_warmup_steps, global_step)
   learning_rate = tf.identity(learning_rate, name="learning_rate")
   tf.summary.scalar("optimizer/learning_rate", learning_rate)
-  optimizer = AdamWeightDecayOptimizer(
-      learning_rate=learning_rate,
-      weight_decay_rate=weight_decay_rate,
-      exclude_from_weight_decay=NO_WEIGHT_DECAY,
-      clip_norm=clip_norm,
-      num_packs=num_packs,
-      loss_scale=loss_scale)
+  settings: Dict[str, Any] = dict(
+      learning_rate=learning_rate, weight_decay_rate=weight_decay_rate,
+      exclude_from_weight_decay=NO_WEIGHT_DECAY, clip_norm=clip_norm,
+      num_packs=num_packs, loss_scale=loss_scale)
+  updater = (LambOptimizer(global_step=global_step, **settings)
+             if optimizer == LAMB else AdamWeightDecayOptimizer(**settings))
   if loss_scale is not None:
     tf.summary.scalar("optimizer/loss_scale", loss_scale.value)
     loss *= loss_scale.value
-  grads_and_vars = optimizer.compute_gradients(
-      loss, tf.trainable_variables(), gate_gradients=optimizer.GATE_NONE)
-  update = optimizer.apply_gradients(grads_and_vars)
+  grads_and_vars = updater.compute_gradients(
+      loss, tf.trainable_variables(), gate_gradients=updater.GATE_NONE)
+  update = updater.apply_gradients(grads_and_vars)
   # The rate is read before the update and the step counted after it: without
   # this order the first step may train with the rate of the second one.
   with tf.control_dependencies([update]):
     if loss_scale is None:
       return tf.group(global_step.assign_add(1))
     return tf.group(
-        global_step.assign_add(tf.cast(optimizer.is_finite, tf.int64)),
-        loss_scale.update(optimizer.is_finite))
+        global_step.assign_add(tf.cast(updater.is_finite, tf.int64)),
+        loss_scale.update(updater.is_finite))
 
 
 def learning_rate_schedule(init_lr: float, num_train_steps: int,
@@ -275,39 +284,144 @@ class AdamWeightDecayOptimizer(tf.train.Optimizer):
   def _update(self, var, grad, m, v):
     """Updates this replica's copy of a variable: decay, then Adam."""
     learning_rate = tf.convert_to_tensor(self.learning_rate, tf.float32)
-    decay = self._weight_decay_of(var.name)
-    # The kernel's step is lr sqrt(1 - beta2_power) / (1 - beta1_power): powers
-    # of 0 switch its bias correction off.
-    settings: Dict[str, Any] = dict(
-        beta1_power=0.0, beta2_power=0.0, lr=learning_rate, beta1=self.beta_1,
-        beta2=self.beta_2, epsilon=self.epsilon, grad=grad)
     # Adam's kernel subtracts from the decayed weight what it would subtract
     # from the original one, so decaying first is the update of the class. It
     # waits for the gradient: without that, the forward pass might read weights
     # that are decayed already.
     before: List[Any] = [grad]
-    if not hasattr(var, "handle"):
-      # Reference variables: TF 1 without a strategy, as in Google's scripts.
-      if decay:
-        with tf.control_dependencies(before):
-          before = [tf.assign_sub(var, learning_rate * decay * var)]
+    if not self._is_excluded(var.name) and self.weight_decay_rate:
       with tf.control_dependencies(before):
-        return tf.raw_ops.ApplyAdam(
-            var=var._ref(), m=m._ref(), v=v._ref(), **settings).op
-    # Ops on the handle touch this replica's copy only; `var.assign_sub` would
-    # ask for a reduction.
-    if decay:
-      with tf.control_dependencies(before):
-        before = [tf.raw_ops.AssignSubVariableOp(
-            resource=var.handle, value=learning_rate * decay * var)]
+        before = [_subtract(
+            var, learning_rate * self.weight_decay_rate * var)]
     with tf.control_dependencies(before):
-      return tf.raw_ops.ResourceApplyAdam(
-          var=var.handle, m=m.handle, v=v.handle, **settings)
+      return self._apply_adam(var, grad, m, v, learning_rate, self.epsilon)
 
-  def _weight_decay_of(self, name: str) -> float:
-    excluded = any(re.search(pattern, name)
-                   for pattern in self.exclude_from_weight_decay or [])
-    return 0.0 if excluded else self.weight_decay_rate
+  def _apply_adam(self, var, grad, m, v, learning_rate, epsilon):
+    """The fused kernel: new m, new v, var -= lr m / (sqrt(v) + epsilon)."""
+    # The kernel's step is lr sqrt(1 - beta2_power) / (1 - beta1_power): powers
+    # of 0 switch its bias correction off.
+    settings: Dict[str, Any] = dict(
+        beta1_power=0.0, beta2_power=0.0, lr=learning_rate, beta1=self.beta_1,
+        beta2=self.beta_2, epsilon=epsilon, grad=grad)
+    if _is_reference(var):
+      return tf.raw_ops.ApplyAdam(
+          var=var._ref(), m=m._ref(), v=v._ref(), **settings).op
+    return tf.raw_ops.ResourceApplyAdam(
+        var=var.handle, m=m.handle, v=v.handle, **settings)
+
+  def _is_excluded(self, name: str) -> bool:
+    return any(re.search(pattern, name)
+               for pattern in self.exclude_from_weight_decay or [])
+
+
+class LambOptimizer(AdamWeightDecayOptimizer):
+  """LAMB: Adam's direction, each variable's step as long as the variable.
+
+  One update of a variable w with gradient g (averaged and clipped), t = 1 for
+  the first one:
+
+      m <- beta_1 m + (1 - beta_1) g
+      v <- beta_2 v + (1 - beta_2) g^2
+      u = m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon)
+          + weight_decay_rate w
+      w <- w - learning_rate (|w| / |u|) u
+
+  The ratio is 1 where |w| or |u| is 0. Variables that are excluded from the
+  decay (LayerNorm, biases) have the ratio 1 as well: the paper leaves this
+  open, its authors' implementation and NVIDIA's do so, and a bias that starts
+  at 0 would hardly move otherwise.
+
+  The moments are those of AdamWeightDecayOptimizer under the same names. A
+  training may therefore go on from a checkpoint of the other optimizer: its
+  moments have taken `global_step` gradients, which is what t counts. Weights
+  that are only loaded start with empty moments at step 0, so t is 1 there too.
+
+  Source: You et al. 2019, https://arxiv.org/abs/1904.00962, algorithm 2 with
+  phi(z) = z; github.com/NVIDIA/DeepLearningExamples for what is excluded.
+  """
+
+  def __init__(self, learning_rate, *args, global_step, **kwargs):
+    """As AdamWeightDecayOptimizer.
+
+    Args:
+      learning_rate: number or scalar tensor.
+      *args: see AdamWeightDecayOptimizer.
+      global_step: integer scalar, updates made so far.
+      **kwargs: see AdamWeightDecayOptimizer.
+    """
+    super().__init__(learning_rate, *args, **kwargs)
+    t = tf.cast(global_step, tf.float32) + 1.0
+    self._m_correction = _one_minus_power(self.beta_1, t)
+    self._v_correction = tf.sqrt(_one_minus_power(self.beta_2, t))
+
+  def _update(self, var, grad, m, v):
+    """Updates this replica's copy of a variable."""
+    learning_rate = tf.convert_to_tensor(self.learning_rate, tf.float32)
+    # m / c / (sqrt(v) / d + epsilon) = (d / c) m / (sqrt(v) + d epsilon)
+    epsilon = self.epsilon * self._v_correction
+    scale = self._v_correction / self._m_correction
+    if self._is_excluded(var.name):
+      with tf.control_dependencies([grad]):
+        return self._apply_adam(
+            var, grad, m, v, learning_rate * scale, epsilon)
+    # A rate of 0: new moments, old weights.
+    with tf.control_dependencies([grad]):
+      moments = self._apply_adam(var, grad, m, v, 0.0, epsilon)
+    with tf.control_dependencies([moments]):
+      weights = _read(var)
+      # u / scale: |w| / |u| u is the same for any multiple of u.
+      direction = _read(m) / (tf.sqrt(_read(v)) + epsilon)
+      if self.weight_decay_rate:
+        direction += weights * (self.weight_decay_rate / scale)
+      return _descend(var, learning_rate * _ratio(weights, direction, scale),
+                      direction)
+
+
+def _one_minus_power(beta: float, t: Any) -> Any:
+  """1 - beta^t, of the float32 that Adam's kernel computes with as beta.
+
+  1 - 0.999 in float32 is off by 1e-5 of itself: with the same number in both
+  places the first step is exact. expm1 loses no digits for small results.
+  """
+  return -tf.math.expm1(t * math.log(float(np.float32(beta))))
+
+
+def _ratio(weights: Any, direction: Any, otherwise: Any) -> Any:
+  """|weights| / |direction|; `otherwise` where one of them is 0."""
+  # Half the square of the norm, without a tensor of squares.
+  squares = [tf.nn.l2_loss(weights), tf.nn.l2_loss(direction)]
+  ratio = tf.sqrt(tf.math.divide_no_nan(*squares))
+  return tf.where(ratio > 0.0, ratio, otherwise)
+
+
+def _is_reference(var: Any) -> bool:
+  """Whether it is a variable of TensorFlow 1 as Google's scripts make them."""
+  return not hasattr(var, "handle")
+
+
+# Ops on the handle touch this replica's copy only; `var.assign_sub` would ask
+# for a reduction.
+def _subtract(var: Any, value: Any) -> Any:
+  """Does var -= value."""
+  if _is_reference(var):
+    return tf.assign_sub(var, value)
+  return tf.raw_ops.AssignSubVariableOp(resource=var.handle, value=value)
+
+
+def _descend(var: Any, rate: Any, delta: Any) -> Any:
+  """Does var -= rate * delta, with a scalar rate."""
+  if _is_reference(var):
+    return tf.raw_ops.ApplyGradientDescent(
+        var=var._ref(), alpha=rate, delta=delta).op
+  return tf.raw_ops.ResourceApplyGradientDescent(
+      var=var.handle, alpha=rate, delta=delta)
+
+
+def _read(var: Any) -> Any:
+  """The value after the control dependencies of here."""
+  if _is_reference(var):
+    return tf.identity(var._ref())
+  return tf.raw_ops.ReadVariableOp(resource=var.handle, dtype=tf.float32)
 
 
 def _densify(grad: Any, var: tf.Variable) -> Any:

@@ -34,6 +34,7 @@ from multigpu import model_files
 from multigpu import records
 from multigpu import training
 from multigpu.errors import UserError
+from multigpu.evaluation import Scoring
 from multigpu.model_fn import ModelSettings, build_model_fn
 from multigpu.runs import Rows
 from tasks import classifier_data
@@ -210,7 +211,8 @@ def _label_file():
 def _read_examples(processor) -> Dict[str, List[InputExample]]:
   """Reads all sets that the flags need, before anything is written."""
   readers = {"train": (FLAGS.do_train, processor.get_train_examples),
-             "eval": (FLAGS.do_eval, processor.get_dev_examples),
+             "eval": (FLAGS.do_eval or run_flags.evaluates_in_training(),
+                      processor.get_dev_examples),
              "predict": (FLAGS.do_predict, processor.get_test_examples)}
   examples = {name: read(FLAGS.data_dir)
               for name, (wanted, read) in readers.items() if wanted}
@@ -233,19 +235,24 @@ def _log_rows(title, run, examples, batch_size):
             "%d", title, run.devices.describe(), len(examples), batch_size)
 
 
-def evaluate(run, head, rows, examples, labels):
-  """Scores the dev set; each example counts once."""
-  _log_rows("Evaluation", run, examples, FLAGS.eval_batch_size)
+def score(run, head, rows, examples, labels):
+  """Scores the weights of a run on the dev set; each example counts once."""
   batches = list(run.predict(head, rows, len(examples), FLAGS.eval_batch_size,
                              title="evaluate"))
   probabilities, losses, label_ids = (
       np.concatenate([batch[name] for batch in batches])
       for name in ("probabilities", "losses", "label_ids"))
-  results = classifier_metrics.collect_results(
+  return classifier_metrics.collect_results(
       classifier_metrics.score(FLAGS.task_name.lower(), labels.kind, label_ids,
                                probabilities),
       classifier_metrics.mean_losses(losses, FLAGS.eval_batch_size),
-      checkpoints.latest_step(FLAGS.output_dir))
+      run.checkpoint_step())
+
+
+def evaluate(run, head, rows, examples, labels):
+  """Scores the dev set and writes the results."""
+  _log_rows("Evaluation", run, examples, FLAGS.eval_batch_size)
+  results = score(run, head, rows, examples, labels)
   classifier_metrics.write_eval_results(FLAGS.output_dir, results)
   run.add_scores_to_curves(results)
   print(classifier_metrics.format_eval_results(results), end="")
@@ -266,7 +273,10 @@ def main(_):
   run_flags.check_case()
   processor = _make_processor()
   examples = _read_examples(processor)
-  run = run_flags.set_up_run()
+  labels = processor.get_label_set()
+  metrics = classifier_metrics.list_metrics(
+      FLAGS.task_name.lower(), labels.kind)
+  run = run_flags.set_up_run(metrics)
   tokenizer = model_files.load_tokenizer(
       FLAGS.vocab_file, FLAGS.do_lower_case, run.bert_config)
   plan = None
@@ -276,7 +286,6 @@ def main(_):
         FLAGS.warmup_proportion, FLAGS.train_batch_size,
         run.devices.num_replicas,
         FLAGS.gradient_accumulation_steps)
-  labels = processor.get_label_set()
   head = classifier_head.make_classifier_head(labels.num_outputs, labels.kind)
   run.check_checkpoint(
       head, classifier_data.record_table(FLAGS.max_seq_length, labels),
@@ -288,7 +297,9 @@ def main(_):
           for name, some in examples.items()}
   if plan:
     training.log_start(plan, run.devices)
-    run.train(head, rows["train"], plan, FLAGS.learning_rate)
+    run.train(head, rows["train"], plan, FLAGS.learning_rate, Scoring(
+        lambda run: score(run, head, rows["eval"], examples["eval"], labels),
+        metrics))
   if FLAGS.do_eval:
     evaluate(run, head, rows["eval"], examples["eval"], labels)
   if FLAGS.do_predict:

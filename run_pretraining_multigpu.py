@@ -20,12 +20,12 @@ import os
 
 import tensorflow.compat.v1 as tf
 
-from multigpu import checkpoints
 from multigpu import cli
 from multigpu import flags as run_flags
 from multigpu import records
 from multigpu import training
 from multigpu.errors import UserError
+from multigpu.evaluation import Scoring
 from multigpu.model_fn import ModelSettings, build_model_fn
 from multigpu.runs import Rows
 from tasks import pretraining_metrics
@@ -123,6 +123,26 @@ def _find_input_files():
   return files
 
 
+def _count_rows(rows):
+  """Returns (records to evaluate on, all records)."""
+  num_records = records.count_rows(rows.paths)
+  if not num_records:
+    raise UserError("--input_file={}: the files hold no records.".format(
+        FLAGS.input_file))
+  return min(num_records,
+             FLAGS.max_eval_steps * FLAGS.eval_batch_size), num_records
+
+
+def score(run, rows):
+  """Evaluates the weights of a run; each record counts once."""
+  num_rows, _ = _count_rows(rows)
+  results = pretraining_metrics.evaluate(run.predict(
+      make_pretraining_head(run.bert_config), rows, num_rows,
+      FLAGS.eval_batch_size, title="evaluate"))
+  results["global_step"] = run.checkpoint_step()
+  return results
+
+
 def train(run, rows):
   """Trains for --num_train_steps updates."""
   plan = training.TrainPlan(
@@ -133,22 +153,15 @@ def train(run, rows):
       num_warmup_steps=FLAGS.num_warmup_steps)
   training.log_start(plan, run.devices)
   run.train(make_pretraining_head(run.bert_config), rows, plan,
-            FLAGS.learning_rate)
+            FLAGS.learning_rate, Scoring(
+                lambda run: score(run, rows), pretraining_metrics.METRICS))
 
 
 def evaluate(run, rows):
-  """Evaluates the newest checkpoint; each record counts once."""
-  num_records = records.count_rows(rows.paths)
-  num_rows = min(num_records, FLAGS.max_eval_steps * FLAGS.eval_batch_size)
-  if not num_rows:
-    raise UserError("--input_file={}: the files hold no records.".format(
-        FLAGS.input_file))
+  """Evaluates the newest or best checkpoint and writes the results."""
   _LOG.info("***** Evaluation *****\n  devices %s\n  records %d of %d",
-            run.devices.describe(), num_rows, num_records)
-  results = pretraining_metrics.evaluate(run.predict(
-      make_pretraining_head(run.bert_config), rows, num_rows,
-      FLAGS.eval_batch_size, title="evaluate"))
-  results["global_step"] = checkpoints.latest_step(FLAGS.output_dir)
+            run.devices.describe(), *_count_rows(rows))
+  results = score(run, rows)
   path = os.path.join(FLAGS.output_dir, "eval_results.txt")
   pretraining_metrics.write_results(path, results)
   run.add_scores_to_curves(results)
@@ -164,7 +177,7 @@ def main(_):
                     "both.")
   rows = Rows(_find_input_files(), record_table(
       FLAGS.max_seq_length, FLAGS.max_predictions_per_seq))
-  run = run_flags.set_up_run()
+  run = run_flags.set_up_run(pretraining_metrics.METRICS)
   run.check_checkpoint(make_pretraining_head(run.bert_config), rows.table,
                        FLAGS.do_train)
   _LOG.info("Input files: %s", ", ".join(rows.paths))

@@ -30,12 +30,14 @@ from multigpu import model_files
 from multigpu import records
 from multigpu import training
 from multigpu.errors import UserError
+from multigpu.evaluation import Scoring
 from multigpu.model_fn import ModelSettings, build_model_fn
 from multigpu.runs import Rows
 from tasks import squad_answers
 from tasks import squad_data
 from tasks import squad_examples
 from tasks import squad_head
+from tasks import squad_metrics
 from tasks import squad_pipeline
 from tasks import workers
 from tasks.squad_answers import RawResult
@@ -223,7 +225,20 @@ def validate_flags_or_throw(bert_config):
       raise UserError("--{}=True needs --{}.".format(action, name))
     if FLAGS[action].value and not tf.io.gfile.exists(path):
       raise UserError("--{}={}: there is no such file.".format(name, path))
+  if run_flags.evaluates_in_training():
+    _check_answers()
   squad_data.check_settings(_feature_settings())
+
+
+def _check_answers():
+  """Raises UserError unless evaluations have answers to compare with."""
+  path = FLAGS.predict_file
+  if not path or not squad_metrics.has_answers(
+      path, FLAGS.version_2_with_negative):
+    raise UserError(
+        "--eval_every_steps={} needs a --predict_file that holds the answers "
+        "of all its questions, and {} is given.".format(
+            FLAGS.eval_every_steps, path or "none"))
 
 
 def _feature_settings():
@@ -251,7 +266,7 @@ def _write_rows(examples, tokenizer, file_name, is_training):
   return Rows(path, table), num_rows
 
 
-def train(run, tokenizer, examples):
+def train(run, tokenizer, examples, predict_examples):
   """Trains on the examples of --train_file."""
   plan = training.plan_training(
       len(examples), FLAGS.num_train_epochs, FLAGS.warmup_proportion,
@@ -261,7 +276,30 @@ def train(run, tokenizer, examples):
   rows, num_features = _write_rows(
       examples, tokenizer, "train.tf_record", is_training=True)
   training.log_start(plan, run.devices, num_features)
-  run.train(squad_head.squad_head, rows, plan, FLAGS.learning_rate)
+  scoring = None
+  if run_flags.evaluates_in_training():
+    predict_rows = _write_rows(predict_examples, tokenizer, "eval.tf_record",
+                               is_training=False)
+    scoring = Scoring(
+        lambda run: squad_pipeline.score(
+            answer(run, tokenizer, predict_examples, *predict_rows),
+            FLAGS.predict_file, FLAGS.version_2_with_negative), _metrics())
+  run.train(squad_head.squad_head, rows, plan, FLAGS.learning_rate, scoring)
+
+
+def _metrics():
+  return squad_metrics.list_metrics(FLAGS.version_2_with_negative)
+
+
+def answer(run, tokenizer, examples, rows, num_features):
+  """Answers examples with the weights of a run."""
+  batches = run.predict(squad_head.squad_head, rows, num_features,
+                        FLAGS.predict_batch_size)
+  return squad_pipeline.answer(
+      examples, tokenizer, _feature_settings(), squad_answers.AnswerSettings(
+          FLAGS.n_best_size, FLAGS.max_answer_length, FLAGS.do_lower_case,
+          FLAGS.version_2_with_negative, FLAGS.null_score_diff_threshold,
+          FLAGS.verbose_logging), batches)
 
 
 def predict(run, tokenizer, examples):
@@ -271,13 +309,7 @@ def predict(run, tokenizer, examples):
   _LOG.info("***** Prediction *****\n  devices %s\n  examples %d\n"
             "  features %d\n  batch per replica %d", run.devices.describe(),
             len(examples), num_features, FLAGS.predict_batch_size)
-  batches = run.predict(squad_head.squad_head, rows, num_features,
-                        FLAGS.predict_batch_size)
-  writer = squad_pipeline.answer(
-      examples, tokenizer, _feature_settings(), squad_answers.AnswerSettings(
-          FLAGS.n_best_size, FLAGS.max_answer_length, FLAGS.do_lower_case,
-          FLAGS.version_2_with_negative, FLAGS.null_score_diff_threshold,
-          FLAGS.verbose_logging), batches)
+  writer = answer(run, tokenizer, examples, rows, num_features)
   metrics = squad_pipeline.write_answers(
       writer, FLAGS.output_dir, FLAGS.predict_file,
       FLAGS.version_2_with_negative)
@@ -289,7 +321,7 @@ def predict(run, tokenizer, examples):
 def main(_):
   """Trains and predicts as the flags say."""
   validate_flags_or_throw(None)
-  run = run_flags.set_up_run()
+  run = run_flags.set_up_run(_metrics())
   run.check_checkpoint(
       squad_head.squad_head,
       squad_data.record_table(FLAGS.max_seq_length, FLAGS.do_train),
@@ -298,10 +330,11 @@ def main(_):
       FLAGS.vocab_file, FLAGS.do_lower_case, run.bert_config)
   # Both at once: a mistake in the second file must not wait for the training.
   train_examples = FLAGS.do_train and _read_some("train_file", True)
-  predict_examples = FLAGS.do_predict and _read_some("predict_file", False)
+  predict_examples = ((FLAGS.do_predict or run_flags.evaluates_in_training())
+                      and _read_some("predict_file", False))
   run.make_output_dir()
   if FLAGS.do_train:
-    train(run, tokenizer, train_examples)
+    train(run, tokenizer, train_examples, predict_examples)
   if FLAGS.do_predict:
     predict(run, tokenizer, predict_examples)
 

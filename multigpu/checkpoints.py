@@ -11,12 +11,13 @@ import contextlib
 import logging
 import os
 import re
-from typing import Any, Iterator, List, Optional, Set, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 import modeling
+from multigpu import files
 from multigpu.errors import UserError
 
 _LOG = logging.getLogger(__name__)
@@ -60,9 +61,24 @@ def repair(output_dir: str) -> None:
     # others nobody knows why they were kept.
     older = [other for other in _read_state(output_dir, "all_model_")
              if other != path and not _find_damage(other)]
-    tf.train.update_checkpoint_state(
-        output_dir, os.path.basename(path),
-        [os.path.relpath(other, output_dir) for other in older + [path]])
+    write_state(output_dir, [os.path.relpath(other, output_dir)
+                             for other in older + [path]])
+
+
+def write_state(output_dir: str, names: Sequence[str]) -> None:
+  """Writes the file `checkpoint`.
+
+  Not through tf.train.update_checkpoint_state: what it writes depends on
+  whether the folder's path is absolute.
+
+  Args:
+    output_dir: the folder.
+    names: checkpoints by their path in it, or absolute; the newest comes last.
+  """
+  files.write_text_atomically(os.path.join(output_dir, _STATE_FILE), "".join(
+      '{}: "{}"\n'.format(key, name) for key, name in
+      [("model_checkpoint_path", names[-1])]
+      + [("all_model_checkpoint_paths", name) for name in names]))
 
 
 def is_whole(path: str) -> bool:
@@ -171,19 +187,27 @@ def check_loss_scale(output_dir: str) -> None:
 
 def check_init_checkpoint(init_checkpoint: Optional[str]) -> None:
   """Raises UserError if there is no such checkpoint."""
-  if not init_checkpoint:
-    return
+  if init_checkpoint:
+    check_checkpoint(init_checkpoint,
+                     "--init_checkpoint={}".format(init_checkpoint))
+
+
+def check_checkpoint(path: str, what: str) -> None:
+  """Raises UserError if a path is not that of a checkpoint.
+
+  Args:
+    path: as a user gave it.
+    what: how the message calls it.
+  """
   # With an ending TensorFlow finds a file, but loads nothing from it.
   for suffix in (".index", ".meta", ".data-00000-of-00001"):
-    if init_checkpoint.endswith(suffix):
-      raise UserError("--init_checkpoint={} is one file of a checkpoint: leave "
-                      "out the ending and pass {}.".format(
-                          init_checkpoint, init_checkpoint[:-len(suffix)]))
-  if not tf.train.checkpoint_exists(init_checkpoint):
+    if path.endswith(suffix):
+      raise UserError("{} is one file of a checkpoint: leave out the ending "
+                      "and pass {}.".format(what, path[:-len(suffix)]))
+  if not tf.train.checkpoint_exists(path):
     raise UserError(
-        "--init_checkpoint={}: there is no checkpoint of this name: pass the "
-        "path of its .index file without the ending \".index\".".format(
-            init_checkpoint))
+        "{}: there is no checkpoint of this name: pass the path of its .index "
+        "file without the ending \".index\".".format(what))
 
 
 def for_inference(output_dir: str,

@@ -1,17 +1,19 @@
 """Flags that all run scripts share, and the settings made of them."""
 import logging
+from typing import Mapping
 
 import tensorflow.compat.v1 as tf
 
 from multigpu import by_length
 from multigpu import checkpoints
 from multigpu import devices
+from multigpu import evaluation
 from multigpu import model_files
 from multigpu import padding
 from multigpu import session_options
 from multigpu.errors import UserError
 from multigpu.runs import Run
-from optimization import DEFAULT_NUM_PACKS
+from optimization import ADAMW, DEFAULT_NUM_PACKS, OPTIMIZERS
 import tokenization
 
 FLAGS = tf.flags.FLAGS
@@ -65,7 +67,36 @@ def define_run_flags() -> None:
       "use_tpu", False, "There is no TPU support: true is an error.")
   for name, (define, default) in _TPU_FLAGS.items():
     define(name, default, "Accepted for old commands; has no effect.")
+  _define_evaluation_flags()
+  _define_optimizer_flag()
   _define_speed_flags()
+
+
+def _define_evaluation_flags() -> None:
+  tf.flags.DEFINE_integer(
+      "keep_checkpoint_max", 5,
+      "Checkpoints to keep; when there are more, the oldest is deleted. 0: all "
+      "are kept.", lower_bound=0)
+  tf.flags.DEFINE_integer(
+      "eval_every_steps", 0,
+      "Evaluate during the training: after every so many weight updates and at "
+      "its end. 0: never.", lower_bound=0)
+  tf.flags.DEFINE_string(
+      "keep_best", "",
+      "Keep the weights of the evaluation with the best value of this metric "
+      "in output_dir/best; do_eval and do_predict use them. The name is one of "
+      "eval_results; a wrong one lists all.")
+  tf.flags.DEFINE_integer(
+      "early_stopping_patience", 0,
+      "End the training when so many evaluations in a row were no better than "
+      "the best one. 0: never.", lower_bound=0)
+
+
+def _define_optimizer_flag() -> None:
+  tf.flags.DEFINE_enum(
+      "optimizer", ADAMW, list(OPTIMIZERS),
+      "adamw: as BERT was trained. lamb: for global batches of thousands of "
+      "rows, as in large-batch pre-training, with a learning rate of its own.")
 
 
 def _define_speed_flags() -> None:
@@ -117,6 +148,39 @@ def device_settings() -> devices.DeviceSettings:
       use_xla=FLAGS.use_xla)
 
 
+def evaluates_in_training() -> bool:
+  """Whether evaluations during a training are asked for."""
+  return FLAGS.do_train and FLAGS.eval_every_steps > 0
+
+
+def evaluation_settings(
+    metrics: Mapping[str, bool]) -> evaluation.EvaluationSettings:
+  """What to evaluate during the training and what to keep of it.
+
+  Args:
+    metrics: {name: whether more is better} of the task.
+
+  Raises:
+    UserError: the flags contradict, the task has no such metric, or output_dir
+      holds the best weights by another one.
+  """
+  metric = FLAGS.keep_best
+  if metric and FLAGS.do_train and not FLAGS.eval_every_steps:
+    raise UserError("--keep_best={} chooses among evaluations: pass "
+                    "--eval_every_steps as well.".format(metric))
+  if FLAGS.early_stopping_patience and not metric:
+    raise UserError(
+        "--early_stopping_patience={} needs to know what is better: pass "
+        "--keep_best=METRIC, one of {}.".format(
+            FLAGS.early_stopping_patience, ", ".join(sorted(metrics))))
+  evaluation.check_metric(metric, metrics)
+  if metric:
+    evaluation.check_best(FLAGS.output_dir, metric,
+                          must_exist=not FLAGS.do_train)
+  return evaluation.EvaluationSettings(
+      FLAGS.eval_every_steps, metric, FLAGS.early_stopping_patience)
+
+
 def check_case() -> None:
   """Raises UserError if --do_lower_case does not fit the checkpoint's name."""
   try:
@@ -126,8 +190,11 @@ def check_case() -> None:
     raise UserError(str(error)) from error
 
 
-def set_up_run() -> Run:
+def set_up_run(metrics: Mapping[str, bool]) -> Run:
   """Checks the shared flags and takes the devices; writes nothing.
+
+  Args:
+    metrics: {name: whether more is better} of the task.
 
   Raises:
     UserError: a flag, the configuration or the checkpoint is wrong.
@@ -141,6 +208,7 @@ def set_up_run() -> Run:
                        bert_config.max_position_embeddings,
                        bert_config.max_position_embeddings))
   checkpoints.check_init_checkpoint(FLAGS.init_checkpoint)
+  settings = evaluation_settings(metrics)
   return Run(
       devices=devices.set_up(device_settings()), bert_config=bert_config,
       output_dir=FLAGS.output_dir, init_checkpoint=FLAGS.init_checkpoint,
@@ -149,7 +217,8 @@ def set_up_run() -> Run:
       # XLA compiles each length by itself.
       length_multiple=(padding.LENGTH_MULTIPLE_XLA if FLAGS.use_xla
                        else padding.LENGTH_MULTIPLE),
-      num_packs=FLAGS.all_reduce_packs)
+      num_packs=FLAGS.all_reduce_packs, optimizer=FLAGS.optimizer,
+      keep_checkpoint_max=FLAGS.keep_checkpoint_max, evaluations=settings)
 
 
 def _was_set(name: str) -> bool:

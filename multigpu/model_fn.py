@@ -30,6 +30,7 @@ class ModelSettings(NamedTuple):
   precision: str = session_options.FP32
   # Packs in which gradients are reduced over the replicas.
   num_packs: int = optimization.DEFAULT_NUM_PACKS
+  optimizer: str = optimization.ADAMW
 
 
 def build_model_fn(head: Head, settings: ModelSettings) -> Callable[..., Any]:
@@ -66,7 +67,7 @@ def build_model_fn(head: Head, settings: ModelSettings) -> Callable[..., Any]:
       train_op = optimization.create_optimizer(
           loss, settings.learning_rate, settings.num_train_steps,
           settings.num_warmup_steps, False, num_packs=settings.num_packs,
-          loss_scale=loss_scale)
+          loss_scale=loss_scale, optimizer=settings.optimizer)
     return tf.estimator.EstimatorSpec(
         mode=mode,
         predictions=predictions,

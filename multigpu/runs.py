@@ -14,6 +14,7 @@ import tensorflow.compat.v1 as tf
 import modeling
 from multigpu import by_length
 from multigpu import checkpoints
+from multigpu import evaluation
 from multigpu import files
 from multigpu import fitting
 from multigpu import inference
@@ -22,10 +23,11 @@ from multigpu import records
 from multigpu import sequences
 from multigpu import session_options
 from multigpu import training
+from multigpu import weights_only
 from multigpu.devices import Devices
 from multigpu.head import Head, padding_rules
 from multigpu.model_fn import ModelSettings, build_model_fn
-from optimization import DEFAULT_NUM_PACKS
+from optimization import ADAMW, DEFAULT_NUM_PACKS
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,6 +53,15 @@ class Run(NamedTuple):
   bucket_by_length: bool = False
   precision: str = session_options.FP32
   num_packs: int = DEFAULT_NUM_PACKS
+  optimizer: str = ADAMW
+  keep_checkpoint_max: int = 5
+  evaluations: evaluation.EvaluationSettings = evaluation.EvaluationSettings()
+
+  @property
+  def inference_dir(self) -> str:
+    """The folder whose newest checkpoint is evaluated and predicts."""
+    return (evaluation.best_dir(self.output_dir) if self.evaluations.keep_best
+            else self.output_dir)
 
   def check_checkpoint(self, head: Head, table: records.RecordTable,
                        is_training: bool) -> None:
@@ -78,7 +89,8 @@ class Run(NamedTuple):
     files.remove_leftovers(self.output_dir)
 
   def train(self, head: Head, rows: Rows, plan: training.TrainPlan,
-            learning_rate: float) -> None:
+            learning_rate: float,
+            scoring: Optional[evaluation.Scoring] = None) -> None:
     """Trains to the end of the plan, going on from the newest checkpoint.
 
     Args:
@@ -86,10 +98,16 @@ class Run(NamedTuple):
       rows: what to train on.
       plan: steps and batch sizes.
       learning_rate: the highest one.
+      scoring: how to evaluate in between, where the settings say so.
     """
     first_step = checkpoints.latest_step(self.output_dir)
     if first_step and self.precision == session_options.FP16:
       checkpoints.check_loss_scale(self.output_dir)
+    evaluator = self._catch_up(scoring, first_step, plan.num_train_steps)
+    if (evaluator and evaluator.is_over()
+        and first_step < plan.num_train_steps):
+      evaluator.log_end()
+      return
     length_multiple = self._training_multiple(head)
     order = self._training_order(rows, plan, first_step)
     model_fn = build_model_fn(head, ModelSettings(
@@ -101,14 +119,41 @@ class Run(NamedTuple):
         seed=self.seed,
         accumulation_steps=plan.accumulation_steps,
         precision=self.precision,
-        num_packs=self.num_packs))
+        num_packs=self.num_packs,
+        optimizer=self.optimizer))
     training.train(
         model_fn,
         lambda params: records.training_dataset(
             rows.paths, rows.table, params["batch_size"], order,
             length_multiple),
         self.devices, plan, training.RunSettings(
-            self.output_dir, self.save_checkpoints_steps, self.seed))
+            self.output_dir, self.save_checkpoints_steps, self.seed,
+            self.keep_checkpoint_max),
+        [evaluation.EvaluationHook(evaluator, plan.num_train_steps)]
+        if evaluator else [])
+
+  def _catch_up(self, scoring: Optional[evaluation.Scoring], first_step: int,
+                last_step: int) -> Optional[evaluation.Evaluator]:
+    """Makes what evaluates in between; evaluates what a kill has left out."""
+    if not self.evaluations.every_steps or scoring is None:
+      return None
+    score = scoring.score
+
+    def score_folder(folder: str, step: int) -> Mapping[str, Any]:
+      scores = score(self._replace(
+          output_dir=folder, evaluations=evaluation.EvaluationSettings()))
+      self.add_scores_to_curves(scores, step)
+      return scores
+
+    evaluator = evaluation.Evaluator(
+        self.output_dir, self.evaluations, scoring.metrics, score_folder,
+        first_step)
+    newest = checkpoints.newest(self.output_dir)
+    if newest and evaluator.is_due(first_step, last_step):
+      weights: str = newest
+      evaluator.evaluate(first_step, lambda path: weights_only.copy_weights(
+          weights, path))
+    return evaluator
 
   def _training_multiple(self, head: Head) -> int:
     """What the training of this head cuts lengths to; 0 = it does not."""
@@ -134,7 +179,7 @@ class Run(NamedTuple):
               ) -> Iterator[Dict[str, np.ndarray]]:
     """Yields the head's predictions for each row once, in order.
 
-    The weights are those of the newest checkpoint in the folder, else of
+    The weights are those of the newest checkpoint in `inference_dir`, else of
     `init_checkpoint`. Where the head allows it, rows go through the model
     sorted by length and cut; the results are those of the full length, and
     padding of theirs has the value that the head declares.
@@ -146,8 +191,11 @@ class Run(NamedTuple):
       per_replica_batch_size: batch of one replica.
       title: name of the progress bar.
     """
+    if self.evaluations.keep_best:
+      evaluation.check_best(self.output_dir, self.evaluations.keep_best,
+                            must_exist=True)
     checkpoint = checkpoints.for_inference(
-        self.output_dir, self.init_checkpoint)
+        self.inference_dir, self.init_checkpoint)
     model_fn = build_model_fn(head, ModelSettings(
         bert_config=self.bert_config,
         init_checkpoint=None if checkpoint else self.init_checkpoint,
@@ -174,16 +222,25 @@ class Run(NamedTuple):
             full_length=full_length or 0,
             fill=rules.fill if rules else {}))
 
-  def add_scores_to_curves(self, scores: Mapping[str, float]) -> None:
+  def checkpoint_step(self) -> int:
+    """The step of the weights that are evaluated; 0 before any training."""
+    return checkpoints.latest_step(self.inference_dir)
+
+  def add_scores_to_curves(self, scores: Mapping[str, float],
+                           step: Optional[int] = None) -> None:
     """Writes scores for TensorBoard to output_dir/eval, where Estimator would.
 
     Args:
-      scores: {name: score} of the newest checkpoint.
+      scores: {name: score}.
+      step: of the weights that have them; None = those that `predict` takes.
     """
+    if step is None:
+      step = self.checkpoint_step()
     values = [tf.Summary.Value(tag=name, simple_value=float(score))
               for name, score in scores.items() if name != "global_step"]
     # In a graph, even an empty one: the class refuses eager execution.
+    # The suffix: files of one second would have one name.
     with tf.Graph().as_default(), tf.summary.FileWriter(
-        os.path.join(self.output_dir, "eval")) as writer:
-      writer.add_summary(tf.Summary(value=values),
-                         checkpoints.latest_step(self.output_dir))
+        os.path.join(self.output_dir, "eval"),
+        filename_suffix=".step-{}".format(step)) as writer:
+      writer.add_summary(tf.Summary(value=values), step)

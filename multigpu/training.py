@@ -45,6 +45,8 @@ class RunSettings(NamedTuple):
   output_dir: str
   save_checkpoints_steps: int = 1000
   seed: int = 0
+  # Older ones are deleted; 0 = none is.
+  keep_checkpoint_max: int = 5
 
 
 def plan_training(num_examples: int, num_train_epochs: float,
@@ -139,6 +141,7 @@ def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
       model_dir=settings.output_dir,
       tf_random_seed=settings.seed,
       save_checkpoints_steps=settings.save_checkpoints_steps,
+      keep_checkpoint_max=settings.keep_checkpoint_max,
       # ProgressHook logs instead.
       log_step_count_steps=None,
       session_config=devices.session_config,

@@ -95,6 +95,16 @@ def score(task_name: str, label_kind: str, label_ids: Any,
       ("eval_" + key, float(value)) for key, value in metric(right, predicted))
 
 
+def list_metrics(task_name: str, label_kind: str) -> Dict[str, bool]:
+  """What an evaluation measures: {name: whether more of it is better}."""
+  # The names are those that the functions give, so they are asked.
+  some = (np.eye(2, dtype=int) if label_kind == MULTI_LABEL
+          else np.array([0, 1]))
+  metric = TASK_METRICS.get(task_name) or _KIND_METRICS[label_kind]
+  names = {"eval_" + key: True for key, _ in metric(some, some)}
+  return dict(names, eval_loss=False, loss=False)
+
+
 def predict_labels(probabilities: np.ndarray) -> np.ndarray:
   """Which labels an example gets: those of probability over 0.5 (bool)."""
   return np.asarray(probabilities) > 0.5

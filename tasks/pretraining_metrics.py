@@ -7,6 +7,12 @@ import numpy as np
 from multigpu.files import write_text_atomically
 
 
+# {result of `evaluate`: whether more of it is better}
+METRICS = {"masked_lm_accuracy": True, "masked_lm_loss": False,
+           "next_sentence_accuracy": True, "next_sentence_loss": False,
+           "loss": False}
+
+
 def evaluate(batches: Iterable[Dict[str, np.ndarray]]
              ) -> "collections.OrderedDict[str, float]":
   """Weighted means over all rows.

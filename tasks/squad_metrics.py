@@ -80,6 +80,14 @@ def evaluate(predict_file: str,
   return _evaluate_v2(questions, predictions, null_odds)
 
 
+def list_metrics(version_2_with_negative: bool) -> Dict[str, bool]:
+  """Scores of every evaluation: {name: whether more of it is better}."""
+  names = ["exact", "f1"]
+  if version_2_with_negative:
+    names += ["best_exact", "best_f1"]
+  return dict.fromkeys(names, True)
+
+
 def has_answers(predict_file: str,
                 version_2_with_negative: bool = False) -> bool:
   """Whether the file holds what `evaluate` needs for each of its questions.

@@ -154,6 +154,16 @@ def answer(examples: Sequence[SquadExample], tokenizer: Any,
   return writer
 
 
+def score(writer: AnswerWriter, predict_file: str,
+          version_2_with_negative: bool
+          ) -> "collections.OrderedDict[str, Any]":
+  """Scores answers against those in the file, see `squad_metrics.evaluate`."""
+  return squad_metrics.evaluate(
+      predict_file, writer.predictions,
+      writer.null_odds if version_2_with_negative else None,
+      version_2_with_negative)
+
+
 def write_answers(writer: AnswerWriter, output_dir: str, predict_file: str,
                   version_2_with_negative: bool
                   ) -> "Optional[collections.OrderedDict[str, Any]]":
@@ -168,10 +178,7 @@ def write_answers(writer: AnswerWriter, output_dir: str, predict_file: str,
     _LOG.info("%s does not hold the answers of all its questions: no scores.",
               predict_file)
     return None
-  metrics = squad_metrics.evaluate(
-      predict_file, writer.predictions,
-      writer.null_odds if version_2_with_negative else None,
-      version_2_with_negative)
+  metrics = score(writer, predict_file, version_2_with_negative)
   squad_metrics.write_results(path("eval_results"), metrics)
   _LOG.info("Scores are in %s", path("eval_results"))
   return metrics

@@ -10,7 +10,7 @@ CONTRACT = {"modeling", "tokenization", "optimization", "optimization_multigpu"}
 DEVICE_FREE = {"multigpu.errors", "multigpu.records", "multigpu.head",
                "multigpu.files", "multigpu.examples", "multigpu.sequences"}
 ALONE = {"tensorflow", "numpy"}
-STANDARD = {"re", "typing"}
+STANDARD = {"math", "re", "typing"}
 
 
 def python_files(folder):

@@ -9,6 +9,7 @@ from multigpu import devices as devices_lib
 from multigpu import records
 from multigpu import runs
 import programs
+import strip_checkpoint
 from tasks import classifier_data
 from tasks.classifier_head import make_classifier_head
 from tasks.classifier_processors import MrpcProcessor
@@ -74,6 +75,31 @@ def test_case_19_trains_evaluates_and_predicts_empty_texts(shared, tmp_path):
   assert json.loads((tmp_path / "eval_results.json").read_text())["eval_loss"]
 
 
+@pytest.mark.slow
+def test_the_best_weights_are_evaluated_and_predict(shared, tmp_path):
+  """With LAMB, whose large rate overshoots; then from stripped weights."""
+  folder, out = case(shared, "19"), tmp_path / "out"
+  outcome = run_well(
+      folder, out, do_train=True, do_eval=True, do_predict=True,
+      train_batch_size=2, num_gpus=2, num_train_epochs=6, optimizer="lamb",
+      learning_rate=0.3, eval_every_steps=2, keep_best="eval_loss",
+      keep_checkpoint_max=1)
+  best = json.loads((out / "best" / "best.json").read_text())
+  values = {entry["step"]: entry["eval_loss"] for entry in json.loads(
+      (out / "evaluations.json").read_text())["evaluations"]}
+  assert best["value"] == values[best["step"]] == min(values.values())
+  assert outcome.output.count("evaluation at step ") == len(values) > 2
+  results = read_results(out)
+  assert int(results["global_step"]) == best["step"]
+  assert float(results["eval_loss"]) == pytest.approx(best["value"], rel=1e-6)
+  assert len(list(out.glob("model.ckpt-*.index"))) == 1
+
+  strip_checkpoint.main([str(out), str(tmp_path / "small" / "model.ckpt")])
+  run_well(folder, out, do_predict=True)
+  run_well(folder, tmp_path / "small", do_predict=True)
+  assert read_probabilities(tmp_path / "small") == read_probabilities(out)
+
+
 @pytest.mark.parametrize("number, lines, text", [
     ("11", 6, "blank"), ("14", 2, "header"), ("17", 6, "Probabilities are in")])
 def test_rows_are_counted(shared, tmp_path, number, lines, text):
@@ -107,6 +133,12 @@ def test_case_25_the_data_of_this_run_is_used(shared, tmp_path):
      "has 160 entries, but bert_config.json says vocab_size 158"),
     ("23", dict(), "Nothing to do"),
     ("23", dict(task_name="nothing", do_eval=True), "--task_name=nothing"),
+    ("19", dict(do_train=True, eval_every_steps=5, keep_best="f1"),
+     "--keep_best=f1, wanted one of eval_accuracy, eval_f1, eval_loss, loss."),
+    ("19", dict(do_train=True, keep_best="loss"), "pass --eval_every_steps"),
+    ("19", dict(do_eval=True, keep_best="loss"), "holds no best weights"),
+    ("19", dict(do_train=True, eval_every_steps=5, early_stopping_patience=2),
+     "--early_stopping_patience=2 needs to know what is better"),
 ])
 def test_wrong_input_is_answered_before_any_work(shared, tmp_path, number,
                                                  flags, message):

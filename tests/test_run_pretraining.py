@@ -43,7 +43,10 @@ def read_curves(folder):
 
 
 def test_trains_and_evaluates_equally_on_one_and_two(flags, tmp_path):
-  """Case 47: every record counts once, whatever the number of replicas."""
+  """Case 47: every record counts once, whatever the number of replicas.
+
+  The two are evaluated during the training, too, which changes nothing.
+  """
   for num_replicas in (1, 2):
     outcome = programs.run(
         SCRIPT, tmp_path, num_gpus=num_replicas,
@@ -51,7 +54,8 @@ def test_trains_and_evaluates_equally_on_one_and_two(flags, tmp_path):
         num_train_steps=4, num_warmup_steps=1, learning_rate=1e-3, seed=2,
         eval_batch_size=10 // num_replicas,
         # Enough for all 71 records.
-        max_eval_steps=100, output_dir=str(num_replicas), **flags)
+        max_eval_steps=100, output_dir=str(num_replicas),
+        eval_every_steps=0 if num_replicas == 1 else 3, **flags)
     assert outcome.status == 0, outcome.output
     assert "records 71 of 71" in outcome.output
     assert "global batch = 8 (%d x %d)" % (
@@ -86,9 +90,15 @@ def test_trains_and_evaluates_equally_on_one_and_two(flags, tmp_path):
     assert two[name] == pytest.approx(points, abs=1e-5), name
   assert one["masked_lm_loss"][1] + one["next_sentence_loss"][1] == (
       pytest.approx(one["loss"][1], abs=1e-5))
-  assert read_curves(tmp_path / "2" / "eval") == {
-      name: {4: pytest.approx(value)}
-      for name, value in zip(NAMES[1:], read_results(tmp_path / "2")[1:])}
+  curves = read_curves(tmp_path / "2" / "eval")
+  assert set(curves) == set(NAMES[1:])
+  evaluations = json.loads(
+      (tmp_path / "2" / "evaluations.json").read_text())["evaluations"]
+  assert [evaluation["step"] for evaluation in evaluations] == [3, 4]
+  for name, value in zip(NAMES[1:], read_results(tmp_path / "2")[1:]):
+    assert curves[name] == {3: pytest.approx(evaluations[0][name]),
+                            4: pytest.approx(value)}
+    assert evaluations[1][name] == pytest.approx(value)
 
 
 def test_evaluation_stops_at_max_eval_steps(flags, tmp_path):

@@ -138,9 +138,11 @@ def test_training_and_answers_are_those_of_one_device(tmp_path):
                 num_hidden_layers=1)
   (tmp_path / "bert_config.json").write_text(json.dumps(config))
   for num_replicas in (1, 2, 4):
+    # Evaluations in between change nothing.
     outcome = programs.run(
         SCRIPT, tmp_path, num_gpus=num_replicas, seed=3,
         train_batch_size=32 // num_replicas, predict_batch_size=16,
+        eval_every_steps=1000 if num_replicas == 2 else 0,
         do_train=True, do_predict=True, num_train_epochs=0.12,
         learning_rate=1e-3, max_seq_length=80, doc_stride=32,
         max_query_length=24, train_file=sample / "train.json",
@@ -148,6 +150,8 @@ def test_training_and_answers_are_those_of_one_device(tmp_path):
         bert_config_file="bert_config.json", output_dir=str(num_replicas))
     assert outcome.status == 0, outcome.output
   one = tmp_path / "1"
+  evaluation, = read(tmp_path / "2", "evaluations")["evaluations"]
+  assert evaluation["f1"] == read(one, "eval_results")["f1"]
   for many in (tmp_path / "2", tmp_path / "4"):
     for name in ("predictions.json", "eval_results.json"):
       assert (many / name).read_bytes() == (one / name).read_bytes()
@@ -167,6 +171,8 @@ def test_training_and_answers_are_those_of_one_device(tmp_path):
     (dict(all_reduce="nccl"), "--all_reduce=nccl needs GPUs"),
     (dict(max_seq_length=65), "--max_seq_length=65, but the model has only 64"),
     (dict(do_predict=False), "Nothing to do"),
+    (dict(do_train=True, train_file="predict.json", eval_every_steps=5),
+     "needs a --predict_file that holds the answers"),
     (dict(num_gpu=2), "Unknown command line flag 'num_gpu'"),
     (dict(predict_file="none.json"), "none.json: there is no such file"),
     (dict(init_checkpoint="../_shared/bert_model.ckpt.index"),
