@@ -232,7 +232,8 @@ def _write_rows(name, examples, labels, tokenizer):
 
 def _log_rows(title, run, examples, batch_size):
   _LOG.info("***** %s *****\n  devices %s\n  examples %d\n  batch per replica "
-            "%d", title, run.devices.describe(), len(examples), batch_size)
+             "%d", title, run.devices.describe_local(), len(examples),
+             batch_size)
 
 
 def score(run, head, rows, examples, labels):
@@ -300,9 +301,9 @@ def main(_):
     run.train(head, rows["train"], plan, FLAGS.learning_rate, Scoring(
         lambda run: score(run, head, rows["eval"], examples["eval"], labels),
         metrics))
-  if FLAGS.do_eval:
+  if FLAGS.do_eval and run.is_chief:
     evaluate(run, head, rows["eval"], examples["eval"], labels)
-  if FLAGS.do_predict:
+  if FLAGS.do_predict and run.is_chief:
     predict(run, head, rows["predict"], examples["predict"])
 
 

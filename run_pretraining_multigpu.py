@@ -160,7 +160,7 @@ def train(run, rows):
 def evaluate(run, rows):
   """Evaluates the newest or best checkpoint and writes the results."""
   _LOG.info("***** Evaluation *****\n  devices %s\n  records %d of %d",
-            run.devices.describe(), *_count_rows(rows))
+            run.devices.describe_local(), *_count_rows(rows))
   results = score(run, rows)
   path = os.path.join(FLAGS.output_dir, "eval_results.txt")
   pretraining_metrics.write_results(path, results)
@@ -184,7 +184,7 @@ def main(_):
   run.make_output_dir()
   if FLAGS.do_train:
     train(run, rows)
-  if FLAGS.do_eval:
+  if FLAGS.do_eval and run.is_chief:
     evaluate(run, rows)
 
 

@@ -307,8 +307,9 @@ def predict(run, tokenizer, examples):
   rows, num_features = _write_rows(
       examples, tokenizer, "eval.tf_record", is_training=False)
   _LOG.info("***** Prediction *****\n  devices %s\n  examples %d\n"
-            "  features %d\n  batch per replica %d", run.devices.describe(),
-            len(examples), num_features, FLAGS.predict_batch_size)
+            "  features %d\n  batch per replica %d",
+            run.devices.describe_local(), len(examples), num_features,
+            FLAGS.predict_batch_size)
   writer = answer(run, tokenizer, examples, rows, num_features)
   metrics = squad_pipeline.write_answers(
       writer, FLAGS.output_dir, FLAGS.predict_file,
@@ -335,7 +336,7 @@ def main(_):
   run.make_output_dir()
   if FLAGS.do_train:
     train(run, tokenizer, train_examples, predict_examples)
-  if FLAGS.do_predict:
+  if FLAGS.do_predict and run.is_chief:
     predict(run, tokenizer, predict_examples)
 
 

@@ -43,7 +43,14 @@ def run(main: Callable[[Any], None]) -> None:
 # for authors, the others come once for every variable or fill a screen.
 _NOISE = ("is deprecated and will be removed", "Reduce to /",
           "batch_all_reduce", "Using config: {", "Calling checkpoint listeners",
-          "are not visible to TensorFlow")
+          "are not visible to TensorFlow",
+          # On several hosts.
+          "Updated config: {", "session creator with config", "all_hooks [",
+          "TF_CONFIG environment variable", "Distribute Coordinator",
+          "RunConfig with distribution", "standard TensorFlow server",
+          "Collective all_reduce", "Collective batch_all_reduce",
+          "`eval_fn` is not passed", "`eval_strategy` is not passed",
+          "Check health not enabled")
 
 
 def _set_up_logging() -> None:

@@ -7,15 +7,19 @@ reserves memory on every GPU that it can see, whatever the session says.
 import glob
 import os
 import subprocess
-from typing import Any, List, NamedTuple
+from typing import Any, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from multigpu import session_options
 from multigpu.errors import UserError
+from multigpu.hosts import Hosts
 
 DEVICE_TYPES = ("auto", "gpu", "cpu")
 ALL_REDUCE = ("auto", "nccl", "hierarchical_copy", "reduce_to_one")
+# Between hosts TensorFlow has only these, and "auto".
+RING = "ring"
+ACROSS_HOSTS = ("auto", "nccl", RING)
 
 
 class DeviceSettings(NamedTuple):
@@ -28,24 +32,47 @@ class DeviceSettings(NamedTuple):
 
 
 class Devices(NamedTuple):
-  """The devices of this process."""
+  """The devices of a run: those of this process, or of several hosts."""
   kind: str  # "GPU" or "CPU"
-  num_replicas: int
-  strategy: Any  # tf.distribute.MirroredStrategy
+  num_replicas: int  # on all hosts
+  strategy: Any  # MirroredStrategy or MultiWorkerMirroredStrategy
   session_config: Any  # tf.ConfigProto
+  hosts: Optional[Hosts] = None  # None = this one alone
+
+  @property
+  def num_local_replicas(self) -> int:
+    """Replicas on this host; all hosts have as many."""
+    return self.num_replicas // (self.hosts.size if self.hosts else 1)
 
   def describe(self) -> str:
-    """For example "2 GPUs" or "1 CPU replica"."""
+    """For example "2 GPUs", "1 CPU replica" or "2 hosts x 1 GPU"."""
+    prefix = "{} hosts x ".format(self.hosts.size) if self.hosts else ""
+    return prefix + self.describe_local()
+
+  def describe_local(self) -> str:
+    """The same of this host alone."""
     noun = "GPU" if self.kind == "GPU" else "CPU replica"
-    return "{} {}{}".format(
-        self.num_replicas, noun, "" if self.num_replicas == 1 else "s")
+    return "{} {}{}".format(self.num_local_replicas, noun,
+                            "" if self.num_local_replicas == 1 else "s")
+
+  def local(self) -> "Devices":
+    """Those of this host, for work that it does alone."""
+    if self.hosts is None:
+      return self
+    count = self.num_local_replicas
+    return Devices(self.kind, count, _mirrored_strategy(self.kind, count),
+                   self.session_config)
 
 
-def set_up(settings: DeviceSettings) -> Devices:
+def set_up(settings: DeviceSettings, hosts: Optional[Hosts] = None) -> Devices:
   """Takes the devices that were asked for.
 
   The code is the same for GPUs and for CPU replicas, and for one replica and
   many: a run on one GPU is a MirroredStrategy with one replica.
+
+  Args:
+    settings: the devices of each host.
+    hosts: those that train together; None = this one alone.
 
   Raises:
     UserError: there are not as many GPUs, or the settings contradict.
@@ -68,10 +95,45 @@ def set_up(settings: DeviceSettings) -> Devices:
   session_options.set_precision(session_config, settings.precision, kind)
   if settings.use_xla:
     session_options.use_xla(session_config, kind, settings.num_gpus)
-  names = ["/{}:{}".format(kind.lower(), i) for i in range(settings.num_gpus)]
-  strategy = tf.distribute.MirroredStrategy(
-      devices=names, cross_device_ops=_cross_device_ops(settings.all_reduce))
+  if hosts:
+    return Devices(kind, settings.num_gpus * hosts.size,
+                   _strategy_of_hosts(settings, kind, hosts), session_config,
+                   hosts)
+  if settings.all_reduce == RING:
+    raise UserError("--all_reduce=ring is for several hosts (TF_CONFIG): pass "
+                    "--all_reduce=auto.")
+  strategy = _mirrored_strategy(kind, settings.num_gpus, settings.all_reduce)
   return Devices(kind, settings.num_gpus, strategy, session_config)
+
+
+def _mirrored_strategy(kind: str, count: int, all_reduce: str = "auto") -> Any:
+  return tf.distribute.MirroredStrategy(
+      devices=["/{}:{}".format(kind.lower(), i) for i in range(count)],
+      cross_device_ops=_cross_device_ops(all_reduce))
+
+
+def _strategy_of_hosts(settings: DeviceSettings, kind: str,
+                       hosts: Hosts) -> Any:
+  """The strategy over the replicas of all hosts; connects to none of them."""
+  if settings.all_reduce not in ACROSS_HOSTS:
+    raise UserError("--all_reduce={} works within one host only: pass {} for "
+                    "several.".format(settings.all_reduce,
+                                      " or ".join(ACROSS_HOSTS)))
+  if kind == "CPU":
+    if settings.num_gpus > 1:
+      raise UserError(
+          "--num_gpus={} on the CPU: of several hosts each has one CPU "
+          "replica. Pass --num_gpus=1 and start more tasks, also several on "
+          "one machine (with other ports).".format(settings.num_gpus))
+    # The strategy takes all GPUs that it sees.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+  communication = getattr(tf.distribute.experimental.CollectiveCommunication,
+                          settings.all_reduce.upper())
+  # In a graph: in eager mode TensorFlow 2 would start its server here, and wait
+  # for the others.
+  with hosts.environment(), tf.Graph().as_default():
+    return tf.distribute.experimental.MultiWorkerMirroredStrategy(
+        communication)
 
 
 def visible_gpus() -> List[str]:

@@ -1,6 +1,8 @@
 """Flags that all run scripts share, and the settings made of them."""
 import logging
-from typing import Mapping
+import os
+import sys
+from typing import Mapping, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -8,10 +10,12 @@ from multigpu import by_length
 from multigpu import checkpoints
 from multigpu import devices
 from multigpu import evaluation
+from multigpu import hosts
 from multigpu import model_files
 from multigpu import padding
 from multigpu import session_options
 from multigpu.errors import UserError
+from multigpu.meeting import Meeting
 from multigpu.runs import Run
 from optimization import ADAMW, DEFAULT_NUM_PACKS, OPTIMIZERS
 import tokenization
@@ -53,9 +57,14 @@ def define_run_flags() -> None:
       "auto: GPUs where there are any, else the CPU. cpu: run num_gpus "
       "replicas on the CPU, for tests.")
   tf.flags.DEFINE_enum(
-      "all_reduce", "auto", list(devices.ALL_REDUCE),
+      "all_reduce", "auto", list(devices.ALL_REDUCE) + [devices.RING],
       "How gradients are summed over the GPUs. auto: NCCL where it works. Try "
-      "hierarchical_copy or reduce_to_one when the first step hangs.")
+      "hierarchical_copy or reduce_to_one when the first step hangs; ring on "
+      "several hosts.")
+  tf.flags.DEFINE_integer(
+      "worker_timeout", 600,
+      "Several hosts (TF_CONFIG): seconds to wait at the start for those that "
+      "do not answer.", lower_bound=1)
   tf.flags.DEFINE_integer(
       "seed", 0,
       "Seed of the initial weights, the order of the rows and dropout.")
@@ -209,8 +218,20 @@ def set_up_run(metrics: Mapping[str, bool]) -> Run:
                        bert_config.max_position_embeddings))
   checkpoints.check_init_checkpoint(FLAGS.init_checkpoint)
   settings = evaluation_settings(metrics)
+  found = _find_hosts()
+  taken = devices.set_up(device_settings(), found)
+  meeting = None
+  if found:
+    if settings.every_steps:
+      raise UserError(
+          "--eval_every_steps={} evaluates during a training on one host only, "
+          "and TF_CONFIG names {}: leave the flag out; the chief evaluates "
+          "after the training.".format(settings.every_steps, found.size))
+    FLAGS.output_dir = found.own_dir(FLAGS.output_dir)
+    meeting = Meeting(found, FLAGS.worker_timeout)
+    meeting.join()
   return Run(
-      devices=devices.set_up(device_settings()), bert_config=bert_config,
+      devices=taken, meeting=meeting, bert_config=bert_config,
       output_dir=FLAGS.output_dir, init_checkpoint=FLAGS.init_checkpoint,
       save_checkpoints_steps=FLAGS.save_checkpoints_steps, seed=FLAGS.seed,
       bucket_by_length=FLAGS.bucket_by_length, precision=FLAGS.precision,
@@ -219,6 +240,21 @@ def set_up_run(metrics: Mapping[str, bool]) -> Run:
                        else padding.LENGTH_MULTIPLE),
       num_packs=FLAGS.all_reduce_packs, optimizer=FLAGS.optimizer,
       keep_checkpoint_max=FLAGS.keep_checkpoint_max, evaluations=settings)
+
+
+def _find_hosts() -> Optional[hosts.Hosts]:
+  """The hosts that train together, None for a run on this one alone."""
+  found = hosts.read(os.environ)
+  # TensorFlow must not find them where this host works alone.
+  os.environ.pop(hosts.TF_CONFIG, None)
+  if found is None or FLAGS.do_train:
+    return found
+  logging.getLogger(__name__).info(
+      "TF_CONFIG names %d hosts, and without --do_train only the chief has "
+      "something to do. This is %s.", found.size, found.describe())
+  if not found.is_chief:
+    sys.exit(0)
+  return None
 
 
 def _was_set(name: str) -> bool:

@@ -1,7 +1,7 @@
 """What a training run prints while it goes on, and what stops it."""
 import logging
 import time
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -12,6 +12,11 @@ from multigpu.errors import UserError
 from optimization import GRADIENT_NORM, LOSS_SCALE
 
 _LOG = logging.getLogger(__name__)
+
+# Collections of the graph of several hosts: a placeholder in which a host says
+# 1.0 when it is to stop, and the sum over all of them, in each step.
+STOP_ASKED = "stop_asked"
+STOP_VOTES = "stop_votes"
 
 
 class ProgressSettings(NamedTuple):
@@ -138,4 +143,35 @@ class InterruptionHook(tf.train.SessionRunHook):
   def after_run(self, run_context, run_values) -> None:
     """Asks for the end."""
     if interruption.is_asked():
+      run_context.request_stop()
+
+
+class StopTogetherHook(tf.train.SessionRunHook):
+  """Ends the training on all hosts after one step when one of them asks for it.
+
+  A host that stopped alone would leave the others waiting inside their next
+  step, where the chief cannot save.
+  """
+
+  def __init__(self, is_asked: Callable[[], bool]):
+    """`is_asked` tells whether this host is to stop."""
+    self._is_asked = is_asked
+    # Whether the training was ended.
+    self.has_stopped = False
+
+  def begin(self) -> None:
+    """Finds what `model_fn` has made for it."""
+    self._asked = tf.get_collection(STOP_ASKED)[0]
+    self._votes = tf.get_collection(STOP_VOTES)[0]
+
+  def before_run(self, run_context):
+    """Votes; from the first step on signals wait for the end of a step."""
+    interruption.wait_for_steps(True)
+    return tf.train.SessionRunArgs(
+        self._votes, feed_dict={self._asked: float(self._is_asked())})
+
+  def after_run(self, run_context, run_values) -> None:
+    """Asks for the end, in the same step on all hosts."""
+    if run_values.results > 0:
+      self.has_stopped = True
       run_context.request_stop()

@@ -12,6 +12,7 @@ import modeling
 import optimization
 from multigpu import accumulation
 from multigpu import checkpoints
+from multigpu import hooks
 from multigpu import session_options
 from multigpu.head import Head, WeightedMean
 
@@ -54,7 +55,8 @@ def build_model_fn(head: Head, settings: ModelSettings) -> Callable[..., Any]:
                     else None)
       loss, curves = _training_sums(
           build, features, settings.accumulation_steps, loss_scale)
-      _add_curves(curves)
+      with tf.control_dependencies(_add_curves(curves)):
+        loss = tf.identity(loss)
     else:
       output = build(features, mode)
       predictions = output.predictions
@@ -144,12 +146,18 @@ def _loss(terms: Sequence[WeightedMean], global_weights: Sequence[Any]) -> Any:
       term.total / weight for term, weight in zip(terms, global_weights))
 
 
-def _add_curves(curves: Mapping[str, WeightedMean]) -> None:
+def _add_curves(curves: Mapping[str, WeightedMean]) -> List[Any]:
   """Adds a summary of each mean over the rows of the global batch.
 
-  Nothing of it is computed in the steps that write no summary.
+  On one host nothing of it is computed in the steps that write no summary.
+
+  Returns:
+    What must be computed in each step: on several hosts the sums. Only the
+    chief writes summaries, and would wait for the others.
   """
   context = tf.distribute.get_replica_context()
+  if _spans_hosts(context.strategy):
+    return _add_curves_of_hosts(curves, context)
   for name, curve in curves.items():
     # To the CPU, as only one replica writes: an all-reduce would wait for the
     # others, which do not ask for its result.
@@ -160,6 +168,28 @@ def _add_curves(curves: Mapping[str, WeightedMean]) -> None:
             for value in values],
         args=(curve.total, curve.weight))
     tf.summary.scalar(name, total / (weight + curve.epsilon))
+  return []
+
+
+def _add_curves_of_hosts(curves: Mapping[str, WeightedMean],
+                         context: Any) -> List[Any]:
+  """The curves, and whether a host wants to stop, in one reduction."""
+  asked = tf.placeholder_with_default(0.0, [], name="stop_asked")
+  sums = context.merge_call(
+      lambda strategy, value: strategy.extended.reduce_to(
+          tf.distribute.ReduceOp.SUM, value, destinations=value),
+      args=(tf.stack([asked] + [part for curve in curves.values()
+                                for part in (curve.total, curve.weight)]),))
+  for i, (name, curve) in enumerate(curves.items()):
+    total, weight = sums[2 * i + 1], sums[2 * i + 2]
+    tf.summary.scalar(name, total / (weight + curve.epsilon))
+  tf.add_to_collection(hooks.STOP_ASKED, asked)
+  tf.add_to_collection(hooks.STOP_VOTES, sums[0])
+  return [sums]
+
+
+def _spans_hosts(strategy: Any) -> bool:
+  return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
 
 
 def _seeded_by_name(seed: int) -> Callable[..., Any]:

@@ -91,6 +91,13 @@ def parse_batch(serialized: tf.Tensor, table: RecordTable) -> Dict[str, Any]:
           for name, value in parsed.items()}
 
 
+class Share(NamedTuple):
+  """The replicas of one host, among those of all hosts."""
+  num_replicas: int  # of all hosts
+  first_replica: int
+  num_local_replicas: int
+
+
 class TrainingOrder(NamedTuple):
   """Which rows a training run sees, in which order."""
   seed: int = 0
@@ -98,6 +105,8 @@ class TrainingOrder(NamedTuple):
   skip_rows: int = 0
   # Rows of similar length meet in a global batch; None = as they come.
   buckets: Optional[by_length.Buckets] = None
+  # The batches of this host alone; None = it has all replicas.
+  share: Optional[Share] = None
 
 
 def training_dataset(paths: Union[str, List[str]], table: RecordTable,
@@ -107,8 +116,9 @@ def training_dataset(paths: Union[str, List[str]], table: RecordTable,
 
   The stream of rows depends on the seed alone. Under MirroredStrategy the
   replicas take batches from it in turn, so N replicas with batches of B rows
-  train on the same N x B rows a step as one with a batch of N x B. Each batch
-  is cut by itself, see `padding.cut_batch`; 0 = none is.
+  train on the same N x B rows a step as one with a batch of N x B. So do those
+  of several hosts: each host reads the whole stream and takes its batches out
+  of it. Each batch is cut by itself, see `padding.cut_batch`; 0 = none is.
   """
   dataset = _read_shuffled_files(paths, order.seed)
   # Before `repeat`: every row comes once before any comes again.
@@ -121,7 +131,22 @@ def training_dataset(paths: Union[str, List[str]], table: RecordTable,
   else:
     dataset = dataset.skip(order.skip_rows).batch(batch_size,
                                                   drop_remainder=True)
+  if order.share:
+    dataset = _take_share(dataset, order.share)
   return _parse(dataset, table, length_multiple)
+
+
+def _take_share(batches: tf.data.Dataset, share: Share) -> tf.data.Dataset:
+  """Of each round of batches, one a replica, those of this host.
+
+  For example with 2 hosts x 2 replicas: host 0 takes the batches 0, 1, 4, 5 ...
+  TensorFlow itself shards no dataset that comes from an input_fn.
+  """
+  def is_ours(number, _):
+    replica = number % share.num_replicas - share.first_replica
+    return tf.logical_and(replica >= 0, replica < share.num_local_replicas)
+
+  return batches.enumerate().filter(is_ours).map(lambda _, rows: rows)
 
 
 def _read_shuffled_files(paths: Union[str, List[str]],

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import modeling
+from multigpu import agreement
 from multigpu import by_length
 from multigpu import checkpoints
 from multigpu import evaluation
@@ -26,6 +27,7 @@ from multigpu import training
 from multigpu import weights_only
 from multigpu.devices import Devices
 from multigpu.head import Head, padding_rules
+from multigpu.meeting import Meeting
 from multigpu.model_fn import ModelSettings, build_model_fn
 from optimization import ADAMW, DEFAULT_NUM_PACKS
 
@@ -56,6 +58,13 @@ class Run(NamedTuple):
   optimizer: str = ADAMW
   keep_checkpoint_max: int = 5
   evaluations: evaluation.EvaluationSettings = evaluation.EvaluationSettings()
+  # With the other hosts, where there are any.
+  meeting: Optional[Meeting] = None
+
+  @property
+  def is_chief(self) -> bool:
+    """Whether this host evaluates and predicts: one alone does."""
+    return self.devices.hosts is None or self.devices.hosts.is_chief
 
   @property
   def inference_dir(self) -> str:
@@ -100,6 +109,8 @@ class Run(NamedTuple):
       learning_rate: the highest one.
       scoring: how to evaluate in between, where the settings say so.
     """
+    if self.meeting:
+      self._agree(self.meeting, rows, plan, learning_rate)
     first_step = checkpoints.latest_step(self.output_dir)
     if first_step and self.precision == session_options.FP16:
       checkpoints.check_loss_scale(self.output_dir)
@@ -121,16 +132,35 @@ class Run(NamedTuple):
         precision=self.precision,
         num_packs=self.num_packs,
         optimizer=self.optimizer))
-    training.train(
-        model_fn,
-        lambda params: records.training_dataset(
-            rows.paths, rows.table, params["batch_size"], order,
-            length_multiple),
-        self.devices, plan, training.RunSettings(
-            self.output_dir, self.save_checkpoints_steps, self.seed,
-            self.keep_checkpoint_max),
-        [evaluation.EvaluationHook(evaluator, plan.num_train_steps)]
-        if evaluator else [])
+    with agreement.common_training(self.meeting):
+      training.train(
+          model_fn,
+          lambda params: records.training_dataset(
+              rows.paths, rows.table, params["batch_size"], order,
+              length_multiple),
+          self.devices, plan, training.RunSettings(
+              self.output_dir, self.save_checkpoints_steps, self.seed,
+              self.keep_checkpoint_max),
+          [evaluation.EvaluationHook(evaluator, plan.num_train_steps)]
+          if evaluator else [])
+    if not self.is_chief:
+      _LOG.info("Trained. Checkpoints, evaluation and prediction are the "
+                "chief's.")
+
+  def _agree(self, meeting: Meeting, rows: Rows, plan: training.TrainPlan,
+             learning_rate: float) -> None:
+    """Checks that all hosts train the same, from the same checkpoint on."""
+    agreement.check_settings(meeting, dict(
+        plan._asdict(), learning_rate=learning_rate, seed=self.seed,
+        device=self.devices.kind, precision=self.precision,
+        optimizer=self.optimizer,
+        bucket_by_length=self.bucket_by_length,
+        all_reduce_packs=self.num_packs, length_multiple=self.length_multiple,
+        init_checkpoint=bool(self.init_checkpoint),
+        bert_config=sorted(self.bert_config.to_dict().items()),
+        TensorFlow=tf.__version__,
+        records=agreement.describe_files(rows.paths)))
+    agreement.share_checkpoint(meeting, self.output_dir)
 
   def _catch_up(self, scoring: Optional[evaluation.Scoring], first_step: int,
                 last_step: int) -> Optional[evaluation.Evaluator]:
@@ -171,18 +201,23 @@ class Run(NamedTuple):
     if self.bucket_by_length:
       buckets = by_length.plan_buckets(rows.paths, plan.global_batch_size,
                                        self.seed)
+    share = None
+    hosts = self.devices.hosts
+    if hosts:
+      count = self.devices.num_local_replicas
+      share = records.Share(plan.num_replicas, hosts.rank * count, count)
     return records.TrainingOrder(
-        self.seed, first_step * plan.global_batch_size, buckets)
+        self.seed, first_step * plan.global_batch_size, buckets, share)
 
   def predict(self, head: Head, rows: Rows, num_rows: int,
               per_replica_batch_size: int, title: str = "predict"
               ) -> Iterator[Dict[str, np.ndarray]]:
     """Yields the head's predictions for each row once, in order.
 
-    The weights are those of the newest checkpoint in `inference_dir`, else of
-    `init_checkpoint`. Where the head allows it, rows go through the model
-    sorted by length and cut; the results are those of the full length, and
-    padding of theirs has the value that the head declares.
+    This host does it alone. The weights are those of the newest checkpoint in
+    `inference_dir`, else of `init_checkpoint`. Where the head allows it, rows
+    go through the model sorted by length and cut; the results are those of the
+    full length, and padding of theirs has the value that the head declares.
 
     Args:
       head: the task.
@@ -194,6 +229,7 @@ class Run(NamedTuple):
     if self.evaluations.keep_best:
       evaluation.check_best(self.output_dir, self.evaluations.keep_best,
                             must_exist=True)
+    devices = self.devices.local()
     checkpoint = checkpoints.for_inference(
         self.inference_dir, self.init_checkpoint)
     model_fn = build_model_fn(head, ModelSettings(
@@ -207,15 +243,15 @@ class Run(NamedTuple):
 
     def input_fn(params: Dict[str, Any]) -> Any:
       arguments = (rows.paths, rows.table, params["batch_size"], num_rows,
-                   self.devices.num_replicas)
+                   devices.num_replicas)
       if is_cut:
         return records.sorted_inference_dataset(*arguments,
                                                 self.length_multiple)
       return records.inference_dataset(*arguments)
 
-    round_rows = per_replica_batch_size * self.devices.num_replicas
+    round_rows = per_replica_batch_size * devices.num_replicas
     return inference.iterate_predictions(
-        model_fn, input_fn, self.devices, inference.InferenceSettings(
+        model_fn, input_fn, devices, inference.InferenceSettings(
             num_rows=num_rows, per_replica_batch_size=per_replica_batch_size,
             checkpoint=checkpoint, seed=self.seed, title=title,
             window_rows=by_length.plan_window(round_rows) if is_cut else 0,

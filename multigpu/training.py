@@ -1,7 +1,8 @@
 """Training through Estimator: the only place that uses it."""
 import logging
 import os
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+import sys
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -14,6 +15,9 @@ from multigpu.devices import Devices
 from multigpu.errors import UserError
 
 _LOG = logging.getLogger(__name__)
+
+# As after a SIGTERM, so that whoever started the hosts starts them again.
+_STATUS_STOPPED = 143
 
 
 class TrainPlan(NamedTuple):
@@ -47,6 +51,8 @@ class RunSettings(NamedTuple):
   seed: int = 0
   # Older ones are deleted; 0 = none is.
   keep_checkpoint_max: int = 5
+  # Several hosts: whether this one is to stop; then all do, after one step.
+  is_asked_to_stop: Callable[[], bool] = interruption.is_asked
 
 
 def plan_training(num_examples: int, num_train_epochs: float,
@@ -137,27 +143,24 @@ def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
   if first_step:
     _LOG.info("Going on from step %d in %s; --init_checkpoint is not used.",
               first_step, settings.output_dir)
-  run_config = tf.estimator.RunConfig(
-      model_dir=settings.output_dir,
-      tf_random_seed=settings.seed,
-      save_checkpoints_steps=settings.save_checkpoints_steps,
-      keep_checkpoint_max=settings.keep_checkpoint_max,
-      # ProgressHook logs instead.
-      log_step_count_steps=None,
-      session_config=devices.session_config,
-      train_distribute=devices.strategy)
   estimator = tf.estimator.Estimator(
-      model_fn=_with_safe_saves(model_fn, run_config), config=run_config,
+      model_fn=_with_safe_saves(model_fn, settings),
+      config=_make_run_config(devices, settings),
       params={"batch_size": plan.rows_per_replica})
   progress = hooks.ProgressHook(hooks.ProgressSettings(
       num_train_steps=plan.num_train_steps,
       global_batch_size=plan.global_batch_size,
       num_replicas=plan.num_replicas,
       device_kind=devices.kind))
+  all_hooks = [progress] + list(extra_hooks)
   try:
-    estimator.train(
-        input_fn=input_fn, max_steps=plan.num_train_steps,
-        hooks=[progress, hooks.InterruptionHook()] + list(extra_hooks))
+    if devices.hosts is None:
+      # First of all: the others can tell whether the training is to end.
+      estimator.train(input_fn=input_fn, max_steps=plan.num_train_steps,
+                      hooks=[hooks.InterruptionHook()] + all_hooks)
+    else:
+      _train_with_others(estimator, tf.estimator.TrainSpec(
+          input_fn, plan.num_train_steps, all_hooks), settings)
   except tf.errors.OpError as error:
     # For example a summary; checkpoints are looked after by their Saver.
     if not files.is_want_of_room(error):
@@ -169,12 +172,55 @@ def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
   interruption.raise_if_asked()
 
 
+def _make_run_config(devices: Devices, settings: RunSettings) -> Any:
+  """Where Estimator keeps its state; the chief of several hosts alone does."""
+  saves: Dict[str, Any] = dict(
+      save_checkpoints_steps=settings.save_checkpoints_steps)
+  if devices.hosts:
+    # Only what `_with_safe_saves` adds for the chief: TensorFlow would have
+    # each host save, and the chief twice.
+    saves = dict(save_checkpoints_steps=None, save_checkpoints_secs=None)
+    if not devices.hosts.is_chief:
+      saves["save_summary_steps"] = None
+  return tf.estimator.RunConfig(
+      model_dir=settings.output_dir,
+      tf_random_seed=settings.seed,
+      keep_checkpoint_max=settings.keep_checkpoint_max,
+      # ProgressHook logs instead.
+      log_step_count_steps=None,
+      session_config=devices.session_config,
+      train_distribute=devices.strategy,
+      **saves)
+
+
+def _train_with_others(estimator: Any, train_spec: Any,
+                       settings: RunSettings) -> None:
+  """Trains together with the other hosts, see `agreement.common_training`."""
+  if tf.__version__.startswith("1."):
+    # Called when Python ends, it fails and prints so. It has nothing to do: the
+    # server ends with the process.
+    tf.train.Server.__del__ = lambda self: None
+  stop = hooks.StopTogetherHook(settings.is_asked_to_stop)
+  # The one call of Estimator that trains on several hosts. It evaluates on a
+  # host of its own only, and there is none.
+  with tf.Graph().as_default():
+    tf.estimator.train_and_evaluate(
+        estimator,
+        tf.estimator.TrainSpec(train_spec.input_fn, train_spec.max_steps,
+                               list(train_spec.hooks) + [stop]),
+        tf.estimator.EvalSpec(train_spec.input_fn))
+  if stop.has_stopped:
+    _LOG.info("All hosts stop, as one of them was asked to; the chief saved "
+              "the weights.")
+    sys.exit(_STATUS_STOPPED)
+
+
 def _with_safe_saves(model_fn: Callable[..., Any],
-                     run_config: Any) -> Callable[..., Any]:
+                     settings: RunSettings) -> Callable[..., Any]:
   """A model_fn whose run saves whole checkpoints with finite values only."""
-  folder = run_config.model_dir
+  folder = settings.output_dir
   saver_hook = tf.train.CheckpointSaverHook(
-      folder, save_steps=run_config.save_checkpoints_steps)
+      folder, save_steps=settings.save_checkpoints_steps)
   # In this order. Estimator calls a chief's hooks first, and its own hook for
   # saving, which this one replaces, would be called before any other.
   chief_hooks = [hooks.FiniteHook(folder), saver_hook]
@@ -184,7 +230,7 @@ def _with_safe_saves(model_fn: Callable[..., Any],
     # Once for all replicas. It is found there by the hook and by Estimator.
     if not tf.get_collection(tf.GraphKeys.SAVERS):
       tf.add_to_collection(tf.GraphKeys.SAVERS, saving.WholeSaver(
-          folder, max_to_keep=run_config.keep_checkpoint_max))
+          folder, max_to_keep=settings.keep_checkpoint_max))
     return spec._replace(training_chief_hooks=chief_hooks)
 
   return safe_model_fn

@@ -5,6 +5,7 @@ import pytest
 
 from multigpu import devices
 from multigpu.errors import UserError
+from multigpu.hosts import Hosts
 
 
 @pytest.fixture
@@ -68,3 +69,32 @@ def test_without_gpus_one_replica_runs_on_the_cpu(gpus):
   found = devices.set_up(devices.DeviceSettings())
   assert (found.kind, found.num_replicas) == ("CPU", 1)
   assert found.describe() == "1 CPU replica"
+
+
+HOSTS = Hosts(["a:1", "b:2"], ["chief", "worker 0"], 1)
+
+
+@pytest.mark.parametrize("settings, hosts, message", [
+    (devices.DeviceSettings(2, "cpu"), HOSTS, "each has one CPU replica"),
+    (devices.DeviceSettings(1, "cpu", "reduce_to_one"), HOSTS,
+     "--all_reduce=reduce_to_one works within one host only"),
+    (devices.DeviceSettings(1, "cpu", "ring"), None,
+     "--all_reduce=ring is for several hosts")])
+def test_errors_with_hosts(gpus, settings, hosts, message):
+  gpus(0)
+  with pytest.raises(UserError, match=message):
+    devices.set_up(settings, hosts)
+
+
+def test_the_replicas_of_all_hosts(gpus, monkeypatch):
+  gpus(0)
+  monkeypatch.delenv("TF_CONFIG", raising=False)
+  found = devices.set_up(devices.DeviceSettings(1, "cpu", "ring"), HOSTS)
+  assert found.strategy.num_replicas_in_sync == 2
+  assert (found.num_replicas, found.num_local_replicas) == (2, 1)
+  assert found.describe() == "2 hosts x 1 CPU replica"
+  assert found.describe_local() == "1 CPU replica"
+  local = found.local()
+  assert (local.num_replicas, local.describe()) == (1, "1 CPU replica")
+  assert local.strategy.num_replicas_in_sync == 1
+  assert "TF_CONFIG" not in os.environ

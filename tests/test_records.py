@@ -88,6 +88,22 @@ def test_files_read_in_parallel_keep_the_order_of_one_reader(
       75, 85, 86]
 
 
+@pytest.mark.parametrize("num_hosts, num_local", [(2, 1), (2, 2), (4, 1)])
+@pytest.mark.parametrize("skip_rows", [0, 16])
+def test_hosts_share_the_batches_of_one(path, num_hosts, num_local, skip_rows):
+  num_replicas = num_hosts * num_local
+  size = 8 // num_replicas
+  one = rounds(training(path, skip_rows=skip_rows), num_replicas, size, 6)
+  shares = [
+      rounds(lambda batch_size, host=host: records.training_dataset(
+          path, TABLE, batch_size, records.TrainingOrder(
+              3, skip_rows, share=records.Share(
+                  num_replicas, host * num_local, num_local))),
+             num_local, size, 6)
+      for host in range(num_hosts)]
+  assert [sum(parts, []) for parts in zip(*shares)] == one
+
+
 @pytest.mark.parametrize("num_replicas, batch_size", [
     (1, 4), (2, 4), (3, 2), (4, 8)])
 def test_inference_rows_are_in_order_and_full(path, num_replicas, batch_size):
