@@ -19,7 +19,10 @@ from absl import app
 from absl import flags
 from absl import logging
 
+from multigpu import file_kinds
+from multigpu import flag_checks
 from multigpu import interruption
+from multigpu import vocabulary
 from multigpu.errors import UserError
 from tasks import pretraining_data
 from tasks import pretraining_files
@@ -106,14 +109,41 @@ create_masked_lm_predictions = _with_flag(
     pretraining_data.create_masked_lm_predictions)
 
 
+def _check_flags():
+  """Checks flags and the vocabulary, before any text is read."""
+  values = FLAGS.flag_values_dict()
+  counts = {name: FLAGS[name].present for name in values}
+  flag_checks.check(values, [name for name in counts if counts[name]])
+  flag_checks.warn_of_repeats(counts, values)
+  file_kinds.check_text_file(FLAGS.vocab_file, "vocab_file",
+                             "the vocab.txt of the model")
+  with pretraining_files.open_file(FLAGS.vocab_file, "rb",
+                                   "vocab_file") as reader:
+    content = reader.read()
+  vocab = vocabulary.check(
+      content, FLAGS.vocab_file,
+      vocabulary.Case(FLAGS.do_lower_case, bool(counts["do_lower_case"])),
+      vocabulary.MARKERS + (vocabulary.MASK,))
+  vocabulary.check_no_blank_end(vocab, FLAGS.vocab_file)
+
+
+def _find_input_files():
+  files = pretraining_files.find_files(FLAGS.input_file, "input_file")
+  for path in files:
+    file_kinds.check_text_file(path, "input_file", "text in UTF-8",
+                               is_corpus=True)
+  return files
+
+
 def main(_):
   """Makes the records that the flags ask for."""
+  _check_flags()
   settings = pretraining_data.InstanceSettings(
       FLAGS.max_seq_length, FLAGS.max_predictions_per_seq, FLAGS.dupe_factor,
       FLAGS.masked_lm_prob, FLAGS.short_seq_prob, FLAGS.do_whole_word_mask)
   pretraining_pipeline.check_settings(settings)
   where = pretraining_pipeline.CorpusSettings(
-      pretraining_files.find_files(FLAGS.input_file, "input_file"),
+      _find_input_files(),
       pretraining_files.split_list(FLAGS.output_file, "output_file"),
       FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.random_seed,
       FLAGS.shuffle_window,
@@ -133,6 +163,7 @@ def _run(argv):
   logging.set_verbosity(logging.INFO)
   interruption.listen()
   try:
+    flag_checks.check_leftovers(argv[1:])
     main(argv)
   except interruption.Interruption as stop:
     print("Stopped by %s: the output files were not made." % stop.signal_name,

@@ -30,6 +30,8 @@ import modeling
 from multigpu import checkpoints
 from multigpu import cli
 from multigpu import flags as run_flags
+from multigpu import folders
+from multigpu import initial_checkpoint
 from multigpu import model_files
 from multigpu import records
 from multigpu import training
@@ -182,6 +184,24 @@ def input_fn_builder(features, seq_length, is_training, drop_remainder):
   return input_fn
 
 
+def _check_flags():
+  """Checks the flags of this script, before anything is read."""
+  run_flags.check_case()
+  if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
+    raise UserError("Nothing to do: pass --do_train=True, --do_eval=True or "
+                    "--do_predict=True.")
+  folders.check_folder(FLAGS.data_dir, "data_dir",
+                       "the folder with the files of the task")
+  if FLAGS.task_name.lower() != TSV:
+    for name in ("text_a_column", "text_b_column", "label_column",
+                 "multi_label"):
+      if FLAGS[name].value:
+        raise UserError("--{}={} is only for --task_name=tsv, but this is "
+                        "--task_name={}: the columns of that task are "
+                        "fixed.".format(name, FLAGS[name].value,
+                                        FLAGS.task_name))
+
+
 def _make_processor():
   """The processor of --task_name; with the labels where it needs them."""
   name = FLAGS.task_name.lower()
@@ -214,12 +234,8 @@ def _read_examples(processor) -> Dict[str, List[InputExample]]:
              "eval": (FLAGS.do_eval or run_flags.evaluates_in_training(),
                       processor.get_dev_examples),
              "predict": (FLAGS.do_predict, processor.get_test_examples)}
-  examples = {name: read(FLAGS.data_dir)
-              for name, (wanted, read) in readers.items() if wanted}
-  if not examples:
-    raise UserError("Nothing to do: pass --do_train=True, --do_eval=True or "
-                    "--do_predict=True.")
-  return examples
+  return {name: read(FLAGS.data_dir)
+          for name, (wanted, read) in readers.items() if wanted}
 
 
 def _write_rows(name, examples, labels, tokenizer):
@@ -271,13 +287,12 @@ def predict(run, head, rows, examples):
 
 def main(_):
   """Trains, evaluates and predicts as the flags say."""
-  run_flags.check_case()
+  _check_flags()
   processor = _make_processor()
-  examples = _read_examples(processor)
-  labels = processor.get_label_set()
   metrics = classifier_metrics.list_metrics(
-      FLAGS.task_name.lower(), labels.kind)
+      FLAGS.task_name.lower(), processor.label_kind)
   run = run_flags.set_up_run(metrics)
+  examples = _read_examples(processor)
   tokenizer = model_files.load_tokenizer(
       FLAGS.vocab_file, FLAGS.do_lower_case, run.bert_config)
   plan = None
@@ -287,6 +302,9 @@ def main(_):
         FLAGS.warmup_proportion, FLAGS.train_batch_size,
         run.devices.num_replicas,
         FLAGS.gradient_accumulation_steps)
+  labels = processor.get_label_set()
+  initial_checkpoint.check_labels(run.init_checkpoint, run.bert_config,
+                                  labels.num_outputs)
   head = classifier_head.make_classifier_head(labels.num_outputs, labels.kind)
   run.check_checkpoint(
       head, classifier_data.record_table(FLAGS.max_seq_length, labels),

@@ -21,6 +21,7 @@ import os
 import tensorflow.compat.v1 as tf
 
 from multigpu import cli
+from multigpu import file_kinds
 from multigpu import flags as run_flags
 from multigpu import records
 from multigpu import training
@@ -119,6 +120,8 @@ def _find_input_files():
     found = sorted(tf.io.gfile.glob(pattern))
     if not found:
       raise UserError("--input_file: no file matches {}.".format(pattern))
+    for path in found:
+      file_kinds.check_record_file(path, "input_file")
     files.extend(found)
   return files
 

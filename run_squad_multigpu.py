@@ -25,6 +25,7 @@ import tensorflow.compat.v1 as tf
 
 import modeling
 from multigpu import cli
+from multigpu import file_kinds
 from multigpu import flags as run_flags
 from multigpu import model_files
 from multigpu import records
@@ -223,8 +224,8 @@ def validate_flags_or_throw(bert_config):
     path = FLAGS[name].value
     if FLAGS[action].value and not path:
       raise UserError("--{}=True needs --{}.".format(action, name))
-    if FLAGS[action].value and not tf.io.gfile.exists(path):
-      raise UserError("--{}={}: there is no such file.".format(name, path))
+    if FLAGS[action].value:
+      file_kinds.check_text_file(path, name, "a JSON file of SQuAD")
   if run_flags.evaluates_in_training():
     _check_answers()
   squad_data.check_settings(_feature_settings())

@@ -1,4 +1,4 @@
-"""Checkpoints: finding a whole one, and starting from one of another task.
+"""The checkpoints of a run: which one is the newest whole one.
 
 A checkpoint is several files. TensorFlow writes the data under a temporary
 name, gives it its name, writes the index, then names the checkpoint in the
@@ -11,12 +11,11 @@ import contextlib
 import logging
 import os
 import re
-from typing import Any, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
-import modeling
+from multigpu import checkpoint_files
 from multigpu import files
 from multigpu.errors import UserError
 
@@ -36,11 +35,11 @@ def newest(output_dir: str) -> Optional[str]:
   and a warning names both.
   """
   named = _named_in_state(output_dir)
-  why = _find_damage(named) if named else None
+  why = checkpoint_files.find_damage(named) if named else None
   if named and not why:
     return named
   found = next((path for path in _find_checkpoints(output_dir)
-                if path != named and not _find_damage(path)), None)
+                if path != named and is_whole(path)), None)
   if named or found:
     _warn_once(output_dir, named, why, found)
   return found
@@ -60,7 +59,7 @@ def repair(output_dir: str) -> None:
     # Those that it named before are still the run's to delete in the end; of
     # others nobody knows why they were kept.
     older = [other for other in _read_state(output_dir, "all_model_")
-             if other != path and not _find_damage(other)]
+             if other != path and is_whole(other)]
     write_state(output_dir, [os.path.relpath(other, output_dir)
                              for other in older + [path]])
 
@@ -83,7 +82,7 @@ def write_state(output_dir: str, names: Sequence[str]) -> None:
 
 def is_whole(path: str) -> bool:
   """Whether all files of a checkpoint are there and long enough."""
-  return _find_damage(path) is None
+  return checkpoint_files.find_damage(path) is None
 
 
 def _named_in_state(output_dir: str) -> Optional[str]:
@@ -117,34 +116,6 @@ def _find_checkpoints(output_dir: str) -> List[str]:
 def _step_in_name(path: str) -> int:
   match = re.search(r"-(\d+)$", path)
   return int(match.group(1)) if match else 0
-
-
-def _find_damage(path: str) -> Optional[str]:
-  """Says what is missing of a checkpoint; None: it is whole.
-
-  The index tells shapes and types: the data files must hold as many bytes.
-  Their checksums are read together with the weights, by TensorFlow.
-  """
-  try:
-    reader = tf.train.load_checkpoint(path)
-    shapes = reader.get_variable_to_shape_map()
-    types = reader.get_variable_to_dtype_map()
-  # The kinds of error differ between the versions of TensorFlow.
-  except (tf.errors.OpError, ValueError, RuntimeError):
-    return "its index cannot be read"
-  wanted = sum(
-      int(np.prod(shapes[name], dtype=np.int64)) * types[name].size
-      for name in shapes if types[name] != tf.string)
-  folder, prefix = os.path.split(path)
-  try:
-    sizes = [tf.io.gfile.stat(os.path.join(folder, name)).length
-             for name in tf.io.gfile.listdir(folder or ".")
-             if name.startswith(prefix + ".data-")]
-  except tf.errors.OpError:
-    sizes = []
-  if sum(sizes) < wanted:
-    return "its data has {} of {} bytes".format(sum(sizes), wanted)
-  return None
 
 
 def _warn_once(output_dir: str, named: Optional[str], why: Optional[str],
@@ -185,31 +156,6 @@ def check_loss_scale(output_dir: str) -> None:
         "another --output_dir with --init_checkpoint={}.".format(path, path))
 
 
-def check_init_checkpoint(init_checkpoint: Optional[str]) -> None:
-  """Raises UserError if there is no such checkpoint."""
-  if init_checkpoint:
-    check_checkpoint(init_checkpoint,
-                     "--init_checkpoint={}".format(init_checkpoint))
-
-
-def check_checkpoint(path: str, what: str) -> None:
-  """Raises UserError if a path is not that of a checkpoint.
-
-  Args:
-    path: as a user gave it.
-    what: how the message calls it.
-  """
-  # With an ending TensorFlow finds a file, but loads nothing from it.
-  for suffix in (".index", ".meta", ".data-00000-of-00001"):
-    if path.endswith(suffix):
-      raise UserError("{} is one file of a checkpoint: leave out the ending "
-                      "and pass {}.".format(what, path[:-len(suffix)]))
-  if not tf.train.checkpoint_exists(path):
-    raise UserError(
-        "{}: there is no checkpoint of this name: pass the path of its .index "
-        "file without the ending \".index\".".format(what))
-
-
 def for_inference(output_dir: str,
                   init_checkpoint: Optional[str]) -> Optional[str]:
   """The newest checkpoint in a folder; None: weights as initialised."""
@@ -240,44 +186,3 @@ def explained_restore(path: str) -> Iterator[None]:
         "program or with other settings, or is damaged. Pass another "
         "--output_dir, or delete it to go on from an older one.".format(
             path, " ".join(line.strip() for line in lines[:2]))) from error
-
-
-def initialize_from(init_checkpoint: str, tvars: List[Any]) -> None:
-  """Makes the initializers of `tvars` read a checkpoint, where it has them.
-
-  The log says how many variables were found and names the others.
-
-  Raises:
-    UserError: no name or not all shapes fit.
-  """
-  assignment_map, found = modeling.get_assignment_map_from_checkpoint(
-      tvars, init_checkpoint)
-  _check_shapes(init_checkpoint, [var for var in tvars if var.name in found])
-  missing = [var.name[:-2] for var in tvars if var.name not in found]
-  if not assignment_map:
-    raise UserError(
-        "--init_checkpoint={}: none of the model's {} variables is in it, for "
-        "example not {}: is this a BERT checkpoint?".format(
-            init_checkpoint, len(tvars), missing[0]))
-  context = tf.distribute.get_replica_context()
-  if tf.get_static_value(context.replica_id_in_sync_group) == 0:
-    _LOG.info("init_checkpoint %s: loaded %d of %d variables%s",
-              init_checkpoint, len(assignment_map), len(tvars),
-              "; not in it: " + ", ".join(missing) if missing else "")
-  tf.train.init_from_checkpoint(init_checkpoint, assignment_map)
-
-
-def _check_shapes(init_checkpoint: str, tvars: List[Any]) -> None:
-  """Raises UserError with all variables whose shapes differ."""
-  shapes = dict(tf.train.list_variables(init_checkpoint))
-  different = [
-      "{}: {} in the checkpoint, {} in the model".format(
-          name, list(shapes[name]), var.shape.as_list())
-      for var in tvars for name in [var.name[:-2]]
-      if list(shapes[name]) != var.shape.as_list()]
-  if different:
-    raise UserError(
-        "--init_checkpoint={} does not fit --bert_config_file; {} variables "
-        "have other shapes:\n  {}\nUse the bert_config.json that came with the "
-        "checkpoint.".format(init_checkpoint, len(different),
-                             "\n  ".join(different)))

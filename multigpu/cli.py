@@ -8,6 +8,9 @@ from absl import app
 from absl import logging as absl_logging
 import tensorflow.compat.v1 as tf
 
+from multigpu import failures
+from multigpu import flag_checks
+from multigpu import flags as run_flags
 from multigpu import interruption
 from multigpu.errors import UserError
 
@@ -23,6 +26,7 @@ def run(main: Callable[[Any], None]) -> None:
     _set_up_logging()
     interruption.listen()
     try:
+      flag_checks.check_leftovers(argv[1:])
       main(argv)
     except interruption.Interruption as stop:
       sys.stdout.flush()
@@ -30,13 +34,23 @@ def run(main: Callable[[Any], None]) -> None:
             "checkpoint.".format(stop.signal_name), file=sys.stderr)
       raise
     except UserError as error:
-      sys.stdout.flush()
-      print("ERROR: {}".format(error), file=sys.stderr)
-      sys.exit(1)
+      _exit(error)
+    except tf.errors.ResourceExhaustedError as error:
+      message = failures.explain_memory(
+          str(error), run_flags.flag_values())
+      if message is None:
+        raise
+      _exit(message)
 
   _refuse_runtimes_without_estimator()
   # Not tf.app.run: it ignores unknown flags, and with them misspelt ones.
   app.run(guarded_main)
+
+
+def _exit(message: Any) -> None:
+  sys.stdout.flush()
+  print("ERROR: {}".format(message), file=sys.stderr)
+  sys.exit(1)
 
 
 # Lines of TensorFlow that say nothing to the user: the deprecation notes are

@@ -2,18 +2,21 @@
 import logging
 import os
 import sys
-from typing import Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
 import tensorflow.compat.v1 as tf
 
 from multigpu import by_length
-from multigpu import checkpoints
 from multigpu import devices
 from multigpu import evaluation
+from multigpu import flag_checks
+from multigpu import folders
 from multigpu import hosts
+from multigpu import initial_checkpoint
 from multigpu import model_files
 from multigpu import padding
 from multigpu import session_options
+from multigpu import vocabulary
 from multigpu.errors import UserError
 from multigpu.meeting import Meeting
 from multigpu.runs import Run
@@ -190,11 +193,11 @@ def evaluation_settings(
       FLAGS.eval_every_steps, metric, FLAGS.early_stopping_patience)
 
 
-def check_case() -> None:
+def check_case(init_checkpoint: Optional[str] = None) -> None:
   """Raises UserError if --do_lower_case does not fit the checkpoint's name."""
   try:
     tokenization.validate_case_matches_checkpoint(
-        FLAGS.do_lower_case, FLAGS.init_checkpoint)
+        FLAGS.do_lower_case, init_checkpoint or FLAGS.init_checkpoint)
   except ValueError as error:
     raise UserError(str(error)) from error
 
@@ -208,6 +211,7 @@ def set_up_run(metrics: Mapping[str, bool]) -> Run:
   Raises:
     UserError: a flag, the configuration or the checkpoint is wrong.
   """
+  _check_values()
   bert_config = model_files.read_bert_config(FLAGS.bert_config_file)
   if FLAGS.max_seq_length > bert_config.max_position_embeddings:
     raise UserError(
@@ -216,23 +220,28 @@ def set_up_run(metrics: Mapping[str, bool]) -> Run:
         "less.".format(FLAGS.max_seq_length,
                        bert_config.max_position_embeddings,
                        bert_config.max_position_embeddings))
-  checkpoints.check_init_checkpoint(FLAGS.init_checkpoint)
+  if "vocab_file" in FLAGS:
+    model_files.check_vocabulary(
+        FLAGS.vocab_file, bert_config,
+        vocabulary.Case(FLAGS.do_lower_case, _was_set("do_lower_case")))
+  start = initial_checkpoint.check_init_checkpoint(
+      FLAGS.init_checkpoint, bert_config)
+  if "do_lower_case" in FLAGS:
+    check_case(start)
+    # A program that reads text fine-tunes; pre-training may begin from nothing.
+    if FLAGS.do_train and not start:
+      initial_checkpoint.warn_of_random_weights(FLAGS.output_dir)
   settings = evaluation_settings(metrics)
-  found = _find_hosts()
+  found = _find_hosts(settings)
   taken = devices.set_up(device_settings(), found)
   meeting = None
   if found:
-    if settings.every_steps:
-      raise UserError(
-          "--eval_every_steps={} evaluates during a training on one host only, "
-          "and TF_CONFIG names {}: leave the flag out; the chief evaluates "
-          "after the training.".format(settings.every_steps, found.size))
     FLAGS.output_dir = found.own_dir(FLAGS.output_dir)
     meeting = Meeting(found, FLAGS.worker_timeout)
     meeting.join()
   return Run(
       devices=taken, meeting=meeting, bert_config=bert_config,
-      output_dir=FLAGS.output_dir, init_checkpoint=FLAGS.init_checkpoint,
+      output_dir=FLAGS.output_dir, init_checkpoint=start,
       save_checkpoints_steps=FLAGS.save_checkpoints_steps, seed=FLAGS.seed,
       bucket_by_length=FLAGS.bucket_by_length, precision=FLAGS.precision,
       # XLA compiles each length by itself.
@@ -242,11 +251,17 @@ def set_up_run(metrics: Mapping[str, bool]) -> Run:
       keep_checkpoint_max=FLAGS.keep_checkpoint_max, evaluations=settings)
 
 
-def _find_hosts() -> Optional[hosts.Hosts]:
+def _find_hosts(settings: evaluation.EvaluationSettings
+                ) -> Optional[hosts.Hosts]:
   """The hosts that train together, None for a run on this one alone."""
   found = hosts.read(os.environ)
   # TensorFlow must not find them where this host works alone.
   os.environ.pop(hosts.TF_CONFIG, None)
+  if found and FLAGS.do_train and settings.every_steps:
+    raise UserError(
+        "--eval_every_steps={} evaluates during a training on one host only, "
+        "and TF_CONFIG names {}: leave the flag out; the chief evaluates after "
+        "the training.".format(settings.every_steps, found.size))
   if found is None or FLAGS.do_train:
     return found
   logging.getLogger(__name__).info(
@@ -255,6 +270,21 @@ def _find_hosts() -> Optional[hosts.Hosts]:
   if not found.is_chief:
     sys.exit(0)
   return None
+
+
+def _check_values() -> None:
+  values = flag_values()
+  flag_checks.check(values, [name for name in values if _was_set(name)])
+  flag_checks.warn_of_repeats({name: FLAGS[name].present for name in values},
+                              values)
+  folders.check_output_dir(FLAGS.output_dir, {
+      name: values[name] for name in ("train_file", "predict_file", "data_dir")
+      if name in values})
+
+
+def flag_values() -> Dict[str, Any]:
+  """{flag: value} of the program."""
+  return FLAGS.flag_values_dict()
 
 
 def _was_set(name: str) -> bool:

@@ -11,8 +11,8 @@ import tensorflow.compat.v1 as tf
 import modeling
 import optimization
 from multigpu import accumulation
-from multigpu import checkpoints
 from multigpu import hooks
+from multigpu import initial_checkpoint
 from multigpu import session_options
 from multigpu.head import Head, WeightedMean
 
@@ -63,8 +63,8 @@ def build_model_fn(head: Head, settings: ModelSettings) -> Callable[..., Any]:
       if output.loss_terms:
         loss = _loss(output.loss_terms, _global_weights(output.loss_terms))
     if settings.init_checkpoint:
-      checkpoints.initialize_from(settings.init_checkpoint,
-                                  tf.trainable_variables())
+      initial_checkpoint.initialize_from(settings.init_checkpoint,
+                                         tf.trainable_variables())
     if mode == tf.estimator.ModeKeys.TRAIN:
       train_op = optimization.create_optimizer(
           loss, settings.learning_rate, settings.num_train_steps,

@@ -11,6 +11,7 @@ from multigpu import files
 from multigpu import hooks
 from multigpu import interruption
 from multigpu import saving
+from multigpu import waiting
 from multigpu.devices import Devices
 from multigpu.errors import UserError
 
@@ -152,7 +153,8 @@ def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
       global_batch_size=plan.global_batch_size,
       num_replicas=plan.num_replicas,
       device_kind=devices.kind))
-  all_hooks = [progress] + list(extra_hooks)
+  all_hooks = [progress, waiting.FirstStepHook(
+      devices.num_replicas, devices.kind)] + list(extra_hooks)
   try:
     if devices.hosts is None:
       # First of all: the others can tell whether the training is to end.

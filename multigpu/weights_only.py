@@ -4,7 +4,7 @@ from typing import List
 
 import tensorflow.compat.v1 as tf
 
-from multigpu import checkpoints
+from multigpu import checkpoint_files
 from multigpu.errors import UserError
 
 # What the optimizer keeps with the weights, see `optimization`.
@@ -115,15 +115,7 @@ def find_source(path: str) -> str:
   Raises:
     UserError: there is none.
   """
-  if not tf.io.gfile.isdir(path):
-    checkpoints.check_checkpoint(path, path)
-    return path
-  newest = checkpoints.newest(path)
-  if newest is None:
-    raise UserError("{} is a folder without a checkpoint (no file "
-                    "\"checkpoint\" that names one): pass the path of an "
-                    ".index file without the ending \".index\".".format(path))
-  return newest
+  return checkpoint_files.resolve(path, where=path) or path
 
 
 def check_target(source: str, target: str) -> None:

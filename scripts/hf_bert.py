@@ -3,7 +3,6 @@
 What the two forms have in common and where they differ. No files and no
 TensorFlow in here: scripts/import_checkpoint.py reads, writes and checks.
 """
-import collections
 import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
@@ -11,6 +10,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from multigpu.errors import UserError
+from multigpu.variable_shapes import head_shapes, variable_shapes
 
 WEIGHTS = "model.safetensors"
 
@@ -42,7 +42,6 @@ HEAD_NAMES = {
 }
 
 Arrays = Dict[str, np.ndarray]
-Shapes = Dict[str, Tuple[int, ...]]
 
 
 class Source(NamedTuple):
@@ -111,52 +110,6 @@ def convert_config(config: dict, where: str) -> Tuple[dict, List[str]]:
   result = {key: config[key] for key in CONFIG_KEYS}
   result["hidden_act"] = ACTIVATIONS[activation]
   return result, notes
-
-
-def variable_shapes(config: dict) -> Shapes:
-  """Returns the shapes of BertModel's variables by name, Google's names."""
-  width, inner = config["hidden_size"], config["intermediate_size"]
-  shapes = collections.OrderedDict()  # type: Shapes
-
-  def layer_norm(scope: str) -> None:
-    shapes[scope + "/LayerNorm/beta"] = (width,)
-    shapes[scope + "/LayerNorm/gamma"] = (width,)
-
-  def dense(scope: str, rows: int, columns: int) -> None:
-    shapes[scope + "/kernel"] = (rows, columns)
-    shapes[scope + "/bias"] = (columns,)
-
-  for name, size in (("word", "vocab_size"), ("token_type", "type_vocab_size"),
-                     ("position", "max_position_embeddings")):
-    shapes["bert/embeddings/%s_embeddings" % name] = (config[size], width)
-  layer_norm("bert/embeddings")
-  for index in range(config["num_hidden_layers"]):
-    layer = "bert/encoder/layer_%d" % index
-    for name in ("query", "key", "value"):
-      dense("%s/attention/self/%s" % (layer, name), width, width)
-    dense(layer + "/attention/output/dense", width, width)
-    layer_norm(layer + "/attention/output")
-    dense(layer + "/intermediate/dense", width, inner)
-    dense(layer + "/output/dense", inner, width)
-    layer_norm(layer + "/output")
-  dense("bert/pooler/dense", width, width)
-  return shapes
-
-
-def head_shapes(config: dict) -> Shapes:
-  """Returns the shapes of the heads' variables that a source may have."""
-  width = config["hidden_size"]
-  return {
-      "cls/predictions/transform/dense/kernel": (width, width),
-      "cls/predictions/transform/dense/bias": (width,),
-      "cls/predictions/transform/LayerNorm/beta": (width,),
-      "cls/predictions/transform/LayerNorm/gamma": (width,),
-      "cls/predictions/output_bias": (config["vocab_size"],),
-      "cls/seq_relationship/output_weights": (2, width),
-      "cls/seq_relationship/output_bias": (2,),
-      "cls/squad/output_weights": (2, width),
-      "cls/squad/output_bias": (2,),
-  }
 
 
 def google_name(name: str) -> str:

@@ -30,9 +30,9 @@ from hf_bert import (
   Conversion,
   Source,
   convert,
-  variable_shapes,
 )
 from multigpu.errors import UserError
+from multigpu.variable_shapes import variable_shapes
 
 CHECKPOINT = "bert_model.ckpt"
 # Nothing here is worth a GPU, and someone else may be using it.

@@ -82,7 +82,7 @@ def test_an_incomplete_newest_checkpoint(folder, damage, caplog):
     assert checkpoints.latest_step(str(folder)) == 20
   message, = [record.getMessage() for record in caplog.records
               if record.name == checkpoints.__name__]
-  assert "model.ckpt-30 is incomplete (its " in message
+  assert "model.ckpt-30 is incomplete (" in message
   assert message.endswith("newest whole checkpoint is " +
                           str(folder / "model.ckpt-20"))
   checkpoints.repair(str(folder))

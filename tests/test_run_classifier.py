@@ -129,16 +129,8 @@ def test_case_25_the_data_of_this_run_is_used(shared, tmp_path):
     ("26", dict(do_train=True, train_batch_size=64, num_train_epochs=3,
                 data_dir="../23-eval-predict-11-rows"),
      "11 examples x --num_train_epochs=3.0 / global batch 64"),
-    ("31", dict(do_train=True, vocab_file="vocab_two_more.txt"),
-     "has 160 entries, but bert_config.json says vocab_size 158"),
-    ("23", dict(), "Nothing to do"),
-    ("23", dict(task_name="nothing", do_eval=True), "--task_name=nothing"),
     ("19", dict(do_train=True, eval_every_steps=5, keep_best="f1"),
      "--keep_best=f1, wanted one of eval_accuracy, eval_f1, eval_loss, loss."),
-    ("19", dict(do_train=True, keep_best="loss"), "pass --eval_every_steps"),
-    ("19", dict(do_eval=True, keep_best="loss"), "holds no best weights"),
-    ("19", dict(do_train=True, eval_every_steps=5, early_stopping_patience=2),
-     "--early_stopping_patience=2 needs to know what is better"),
 ])
 def test_wrong_input_is_answered_before_any_work(shared, tmp_path, number,
                                                  flags, message):

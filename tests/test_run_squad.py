@@ -162,24 +162,14 @@ def test_training_and_answers_are_those_of_one_device(tmp_path):
           [entry["start_logit"] for entry in b[:3]], atol=1e-5)
 
 
+# The other kinds of mistakes are in tests/mistakes.py.
 @pytest.mark.parametrize("flags, message", [
-    (dict(num_gpus=3, device_type="gpu"),
-     "--num_gpus=3, but this machine shows 0 GPUs: pass --device_type=cpu"),
     (dict(num_gpus=2, device_type="auto"),
      "--num_gpus=2, but this machine shows 0 GPUs: pass --device_type=cpu"),
-    (dict(use_tpu=True), "--use_tpu=true"),
-    (dict(all_reduce="nccl"), "--all_reduce=nccl needs GPUs"),
-    (dict(max_seq_length=65), "--max_seq_length=65, but the model has only 64"),
-    (dict(do_predict=False), "Nothing to do"),
     (dict(do_train=True, train_file="predict.json", eval_every_steps=5),
      "needs a --predict_file that holds the answers"),
-    (dict(num_gpu=2), "Unknown command line flag 'num_gpu'"),
-    (dict(predict_file="none.json"), "none.json: there is no such file"),
     (dict(init_checkpoint="../_shared/bert_model.ckpt.index"),
      "leave out the ending and pass ../_shared/bert_model.ckpt."),
-    (dict(bert_config_file="predict.json"), "\"vocab_size\" is missing"),
-    (dict(vocab_file="../31-vocab-config-mismatch/vocab_two_more.txt"),
-     "has 160 entries, but bert_config.json says vocab_size 158"),
 ])
 def test_wrong_flags_are_answered_before_any_work(shared, tmp_path, flags,
                                                   message):

@@ -90,7 +90,7 @@ def test_the_newest_checkpoint_of_a_training_stays_the_newest(trained):
     ("model.ckpt-2", "out.index", "is the name of one file of a checkpoint"),
     ("empty", "out", "is a folder without a checkpoint"),
     ("broken", "out", "cannot be read"),
-    ("short", "out", "are all files of the first there"),
+    ("short", "out", "the file is cut off"),
 ])
 def test_wrong_paths(trained, capsys, source, target, message):
   (trained / "empty").mkdir(exist_ok=True)
