@@ -89,6 +89,10 @@ flags.DEFINE_integer(
     "bytes of memory a piece. A corpus that fits into one window is processed "
     "exactly as by Google's program, but on one core once it is tokenized.",
     lower_bound=1, upper_bound=1 << 29)
+flags.DEFINE_bool(
+    "strict", False,
+    "End with an error where lines cannot be used, instead of naming them and "
+    "going on without them.")
 
 
 def _with_flag(function):
@@ -147,7 +151,7 @@ def main(_):
       pretraining_files.split_list(FLAGS.output_file, "output_file"),
       FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.random_seed,
       FLAGS.shuffle_window,
-      FLAGS.num_workers or workers.count_cores())
+      FLAGS.num_workers or workers.count_cores(), FLAGS.strict)
   logging.info("Input files: %s", ", ".join(where.input_files))
   counts = pretraining_pipeline.create_records(where, settings)
   logging.info(

@@ -289,6 +289,7 @@ def main(_):
   """Trains, evaluates and predicts as the flags say."""
   _check_flags()
   processor = _make_processor()
+  processor.strict = FLAGS.strict
   metrics = classifier_metrics.list_metrics(
       FLAGS.task_name.lower(), processor.label_kind)
   run = run_flags.set_up_run(metrics)

@@ -23,13 +23,16 @@ import tensorflow.compat.v1 as tf
 from multigpu import cli
 from multigpu import file_kinds
 from multigpu import flags as run_flags
+from multigpu import record_files
 from multigpu import records
 from multigpu import training
 from multigpu.errors import UserError
 from multigpu.evaluation import Scoring
 from multigpu.model_fn import ModelSettings, build_model_fn
 from multigpu.runs import Rows
+from tasks import pretraining_files
 from tasks import pretraining_metrics
+from tasks import pretraining_records
 from tasks.pretraining_head import (gather_indexes, get_masked_lm_output,
                                     get_next_sentence_output,
                                     make_pretraining_head)
@@ -115,23 +118,24 @@ def input_fn_builder(input_files, max_seq_length, max_predictions_per_seq,
 
 
 def _find_input_files():
-  files = []
-  for pattern in FLAGS.input_file.split(","):
-    found = sorted(tf.io.gfile.glob(pattern))
-    if not found:
-      raise UserError("--input_file: no file matches {}.".format(pattern))
-    for path in found:
-      file_kinds.check_record_file(path, "input_file")
-    files.extend(found)
-  return files
+  paths = pretraining_files.find_files(FLAGS.input_file, "input_file")
+  for path in paths:
+    file_kinds.check_record_file(path, "input_file")
+  return paths
+
+
+def _check_records(rows, bert_config):
+  """Looks at the first record of each file, before there is a model."""
+  limits = pretraining_records.value_limits(
+      FLAGS.max_seq_length, bert_config.vocab_size, bert_config.type_vocab_size)
+  record_files.check_files(
+      rows.paths, record_files.Expected(
+          rows.table, limits, pretraining_records.LENGTH_FLAGS), FLAGS.strict)
 
 
 def _count_rows(rows):
   """Returns (records to evaluate on, all records)."""
   num_records = records.count_rows(rows.paths)
-  if not num_records:
-    raise UserError("--input_file={}: the files hold no records.".format(
-        FLAGS.input_file))
   return min(num_records,
              FLAGS.max_eval_steps * FLAGS.eval_batch_size), num_records
 
@@ -181,6 +185,7 @@ def main(_):
   rows = Rows(_find_input_files(), record_table(
       FLAGS.max_seq_length, FLAGS.max_predictions_per_seq))
   run = run_flags.set_up_run(pretraining_metrics.METRICS)
+  _check_records(rows, run.bert_config)
   run.check_checkpoint(make_pretraining_head(run.bert_config), rows.table,
                        FLAGS.do_train)
   _LOG.info("Input files: %s", ", ".join(rows.paths))

@@ -136,7 +136,7 @@ class FeatureWriter:
 def read_squad_examples(input_file, is_training):
   """Reads a SQuAD JSON file into a list of SquadExample."""
   return squad_examples.read_squad_examples(
-      input_file, is_training, FLAGS.version_2_with_negative)
+      input_file, is_training, FLAGS.version_2_with_negative, FLAGS.strict)
 
 
 def get_final_text(pred_text, orig_text, do_lower_case):
@@ -252,8 +252,12 @@ def _read_some(name, is_training):
   path = FLAGS[name].value
   examples = read_squad_examples(path, is_training)
   if not examples:
-    raise UserError("--{}={}: no question in it can be used.".format(
-        name, path))
+    raise UserError(
+        "--{}={}: it holds no question that can be used: give a file in SQuAD "
+        "format with at least one.".format(name, path))
+  if not is_training:
+    # A mistake in its answers must not wait for the predictions.
+    squad_metrics.read_gold_questions(path)
   return examples
 
 

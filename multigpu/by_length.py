@@ -9,6 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Union
 import tensorflow.compat.v1 as tf
 
 from multigpu import padding
+from multigpu import record_files
 
 # Rows that prediction sorts at a time. Their records and results are some tens
 # of megabytes.
@@ -46,7 +47,7 @@ def plan_buckets(paths: Union[str, List[str]], global_batch_size: int,
   """
   wanted = WINDOW_BATCHES * global_batch_size
   rows = itertools.chain.from_iterable(
-      tf.io.tf_record_iterator(path)
+      record_files.iterate_records(path)
       for path in ([paths] if isinstance(paths, str) else paths))
   found = sum(1 for _ in itertools.islice(rows, wanted))
   return Buckets(global_batch_size, max(1, found // global_batch_size), seed)

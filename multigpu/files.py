@@ -177,8 +177,19 @@ def read_json(path: str) -> Any:
     raise UserError("cannot read %s: %s" % (path, error.message)) from error
   except UnicodeDecodeError as error:
     raise UserError(
-        "%s is not UTF-8 text (byte 0x%02x at offset %d): save it as UTF-8." %
-        (path, error.object[error.start], error.start)) from error
+        "%s is not UTF-8 text (byte 0x%02x at offset %d, line %d): save it as "
+        "UTF-8, for example with iconv %s-t UTF-8." %
+        (path, error.object[error.start], error.start,
+         error.object.count(b"\n", 0, error.start) + 1,
+         "-f UTF-16 " if is_utf16(error.object) else "")) from error
+  except RecursionError as error:
+    raise UserError("%s is not JSON that can be read: its lists and records "
+                    "are nested too deeply." % path) from error
   except ValueError as error:
     raise UserError("%s is not JSON (%s): was it copied or downloaded "
                     "completely?" % (path, error)) from error
+
+
+def is_utf16(content: bytes) -> bool:
+  """Whether a file begins as one in UTF-16 does (from a spreadsheet, say)."""
+  return content[:2] in (b"\xff\xfe", b"\xfe\xff")

@@ -76,6 +76,10 @@ def define_run_flags() -> None:
       "How often to save the model checkpoint, in weight updates.",
       lower_bound=1)
   tf.flags.DEFINE_bool(
+      "strict", False,
+      "End with an error where rows of the data cannot be used, instead of "
+      "naming them and going on without them.")
+  tf.flags.DEFINE_bool(
       "use_tpu", False, "There is no TPU support: true is an error.")
   for name, (define, default) in _TPU_FLAGS.items():
     define(name, default, "Accepted for old commands; has no effect.")

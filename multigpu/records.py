@@ -13,6 +13,7 @@ from multigpu import by_length
 from multigpu import examples
 from multigpu import files
 from multigpu import padding
+from multigpu import record_files
 from multigpu.errors import UserError
 
 RecordTable = examples.RecordTable
@@ -201,9 +202,12 @@ def sorted_inference_dataset(paths: Union[str, List[str]], table: RecordTable,
 
 
 def count_rows(paths: Union[str, List[str]]) -> int:
-  """Number of records in files; reads all of them."""
-  return sum(1 for path in ([paths] if isinstance(paths, str) else paths)
-             for _ in tf.io.tf_record_iterator(path))
+  """Number of records in files; reads all of them.
+
+  Raises:
+    UserError: a file is damaged or cannot be read.
+  """
+  return record_files.count_records(paths)
 
 
 def _parse(batches: tf.data.Dataset, table: RecordTable,

@@ -3,6 +3,7 @@
 All run scripts go through here, so that each of them starts from checkpoints,
 goes on, evaluates and predicts in the same way.
 """
+import contextlib
 import logging
 import os
 from typing import (Any, Dict, Iterator, List, Mapping, NamedTuple, Optional,
@@ -20,6 +21,7 @@ from multigpu import files
 from multigpu import fitting
 from multigpu import inference
 from multigpu import padding
+from multigpu import record_files
 from multigpu import records
 from multigpu import sequences
 from multigpu import session_options
@@ -132,7 +134,7 @@ class Run(NamedTuple):
         precision=self.precision,
         num_packs=self.num_packs,
         optimizer=self.optimizer))
-    with agreement.common_training(self.meeting):
+    with agreement.common_training(self.meeting), _explained(rows):
       training.train(
           model_fn,
           lambda params: records.training_dataset(
@@ -250,13 +252,14 @@ class Run(NamedTuple):
       return records.inference_dataset(*arguments)
 
     round_rows = per_replica_batch_size * devices.num_replicas
-    return inference.iterate_predictions(
+    predictions = inference.iterate_predictions(
         model_fn, input_fn, devices, inference.InferenceSettings(
             num_rows=num_rows, per_replica_batch_size=per_replica_batch_size,
             checkpoint=checkpoint, seed=self.seed, title=title,
             window_rows=by_length.plan_window(round_rows) if is_cut else 0,
             full_length=full_length or 0,
             fill=rules.fill if rules else {}))
+    return _iterate_explained(predictions, rows)
 
   def checkpoint_step(self) -> int:
     """The step of the weights that are evaluated; 0 before any training."""
@@ -280,3 +283,20 @@ class Run(NamedTuple):
         os.path.join(self.output_dir, "eval"),
         filename_suffix=".step-{}".format(step)) as writer:
       writer.add_summary(tf.Summary(value=values), step)
+
+
+@contextlib.contextmanager
+def _explained(rows: Rows) -> Iterator[None]:
+  """Turns TensorFlow's error on a damaged record into one that names it."""
+  try:
+    yield
+  except tf.errors.OpError as error:
+    record_files.explain_errors(error, rows.paths,
+                                record_files.Expected(rows.table))
+    raise
+
+
+def _iterate_explained(predictions: Iterator[Dict[str, np.ndarray]], rows: Rows
+                       ) -> Iterator[Dict[str, np.ndarray]]:
+  with _explained(rows):
+    yield from predictions

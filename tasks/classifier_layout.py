@@ -11,8 +11,9 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
 from multigpu.errors import UserError
 from tasks.classifier_data import (CLASSES, REGRESSION, InputExample,
                                    LabelEncoder, LabelSet)
-from tasks.classifier_rows import (TSV, Row, RowFormat, iterate_rows, name_some,
-                                   no_examples, shorten)
+from tasks.classifier_rows import (TSV, Row, RowFormat, iterate_rows,
+                                   no_examples, report_skipped, shorten)
+from tasks.skipped import name_some, report
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,9 +23,11 @@ class DataProcessor:
 
   Attributes:
     label_kind: see tasks/classifier_data.py.
+    strict: refuse a file instead of leaving rows of it out.
   """
 
   label_kind = CLASSES
+  strict = False
 
   def get_train_examples(self, data_dir: str) -> List[InputExample]:
     """Returns the examples to train on, in the order of the file."""
@@ -138,9 +141,8 @@ class LayoutProcessor(DataProcessor):
         continue
       examples.append(self._make_example(row, layout, encoder))
     if short_rows:
-      _LOGGER.warning(
-          "%s: %d rows skipped that have fewer than %d columns (line %s)", path,
-          len(short_rows), _num_columns(layout), name_some(short_rows))
+      report_skipped(path, len(examples), short_rows, "fewer than %d columns"
+                     % _num_columns(layout), self.strict)
     if not examples:
       raise no_examples(path, self._explain_none(layout))
     return examples
@@ -148,11 +150,22 @@ class LayoutProcessor(DataProcessor):
   def _rows(self, path: str, layout: Layout,
             encoder: LabelEncoder) -> Iterable[Row]:
     """Yields the rows after the header."""
-    rows = iterate_rows(path, TSV)
+    rows = iterate_rows(path, TSV, self.strict)
     header = next(rows, None) if layout.has_header else None
-    if header is not None:
-      self._check_header(header, layout, encoder)
-    return rows
+    if header is None:
+      yield from rows
+      return
+    self._check_header(header, layout, encoder)
+    long_rows = []
+    for row in rows:
+      if len(row) > len(header):
+        long_rows.append(row.line_number)
+      yield row
+    if long_rows:
+      _LOGGER.warning(
+          "%s: %d rows have more columns than the %d of the header (line %s): "
+          "a tab in a text? What follows the wanted columns is not read.", path,
+          len(long_rows), len(header), name_some(long_rows))
 
   def _check_header(self, row: Row, layout: Layout,
                     encoder: LabelEncoder) -> None:
@@ -164,11 +177,12 @@ class LayoutProcessor(DataProcessor):
     if not (cell.isdigit() if layout.label is None
             else _is_label(self._convert_label(cell), encoder)):
       return
-    _LOGGER.warning(
-        "%s, line %d: skipped as the header that this file has by the task's "
-        "layout, but it looks like an example (column %d holds %r): if the "
-        "file has no header, put one above this line.", row.path,
-        row.line_number, column % len(row) + 1, cell)
+    report(
+        _LOGGER, "%s, line %d: skipped as the header that this file has by the "
+        "task's layout, but it looks like an example (column %d holds %r): if "
+        "the file has no header, put one above this line" % (
+            row.path, row.line_number, column % len(row) + 1, shorten(cell)),
+        self.strict)
 
   def _make_example(self, row: Row, layout: Layout,
                     encoder: LabelEncoder) -> InputExample:

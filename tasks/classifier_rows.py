@@ -9,10 +9,12 @@ import logging
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from multigpu.errors import UserError
+from multigpu.files import is_utf16
+from tasks import skipped
+from tasks.skipped import name_some
 
 _LOGGER = logging.getLogger(__name__)
 _BLOCK_BYTES = 1 << 20
-_NAMED_LINES = 10
 _SHOWN_CHARS = 60
 
 # (line number, text with its line end)
@@ -60,7 +62,8 @@ class Row(List[str]):
     return UserError("%s, line %d: %s" % (self.path, self.line_number, problem))
 
 
-def iterate_rows(path: str, row_format: RowFormat = TSV) -> Iterator[Row]:
+def iterate_rows(path: str, row_format: RowFormat = TSV,
+                 strict: bool = False) -> Iterator[Row]:
   """Reads a file row by row; memory does not grow with the file.
 
   A byte order mark is dropped. Blank lines are no rows: after the last row one
@@ -69,6 +72,7 @@ def iterate_rows(path: str, row_format: RowFormat = TSV) -> Iterator[Row]:
   Args:
     path: anything that tf.io.gfile opens.
     row_format: TSV, CSV or another one.
+    strict: blank lines are an error.
 
   Raises:
     UserError: the file cannot be read, is not UTF-8, holds NUL, or is not cut
@@ -78,28 +82,50 @@ def iterate_rows(path: str, row_format: RowFormat = TSV) -> Iterator[Row]:
     rows = _split_lines(path, row_format.delimiter)
   else:
     rows = _parse_quoted(path, row_format)
+  num_rows = 0
   blank_lines = []
   for line_number, cells in rows:
     if not cells:
       blank_lines.append(line_number)
       continue
+    num_rows += 1
     yield Row(cells, path, line_number)
   if blank_lines:
-    _LOGGER.warning("%s: %d blank lines skipped (line %s)", path,
-                    len(blank_lines), name_some(blank_lines))
+    report_skipped(path, num_rows, blank_lines, "blank", strict)
 
 
-def name_some(items: Sequence[object], limit: int = _NAMED_LINES) -> str:
-  """The first few items, for a message."""
-  named = ", ".join(str(item) for item in items[:limit])
-  if len(items) > limit:
-    named += " and %d more" % (len(items) - limit)
-  return named
+def report_skipped(path: str, num_kept: int, lines: Sequence[int],
+                   reason: str, strict: bool) -> None:
+  """Tells which lines of a file are left out; an error where `strict`.
+
+  Args:
+    path: the file.
+    num_kept: rows that are used, with the header.
+    lines: the numbers of the others.
+    reason: what is wrong with them.
+    strict: raise UserError instead of logging a warning.
+  """
+  skipped.report(_LOGGER, "%s: read %d rows, kept %d, skipped %d: %s (line %s)"
+                 % (path, num_kept + len(lines), num_kept, len(lines), reason,
+                    name_some(lines)), strict)
 
 
 def shorten(text: str) -> str:
   """A text cut to what fits into a message."""
   return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
+
+
+def doubt_separator(header: Row) -> str:
+  """A hint for a header that another separator would cut into columns."""
+  if len(header) != 1:
+    return ""
+  found = [name for name, character in (
+      ("a tab", "\t"), ("a comma", ","), ("a semicolon", ";"), ("a bar", "|"))
+           if character in header[0]]
+  if not found:
+    return ""
+  return (". Is %s the separator? A .tsv file has tabs, a .csv file commas."
+          % found[0])
 
 
 def no_examples(path: str, explanation: str) -> UserError:
@@ -113,9 +139,19 @@ def _split_lines(path: str,
     line = line.rstrip("\n")
     if line.endswith("\r"):
       line = line[:-1]
+    # Several rows, that is, and not a carriage return within a text.
+    if line_number == 1 and "\r" in line and all(
+        delimiter in part for part in line.split("\r") if part):
+      raise _carriage_returns(path)
     # A line of tabs alone is a row of empty cells.
     is_blank = delimiter not in line and not line.strip()
     yield line_number, [] if is_blank else line.split(delimiter)
+
+
+def _carriage_returns(path: str) -> UserError:
+  return UserError(
+      "%s: its lines end with carriage returns (\\r) alone, wanted \\n or "
+      "\\r\\n: convert it, for example with tr '\\r' '\\n'." % path)
 
 
 def _parse_quoted(path: str, row_format: RowFormat
@@ -130,6 +166,8 @@ def _parse_quoted(path: str, row_format: RowFormat
     except StopIteration:
       return
     except csv.Error as error:
+      if "new-line character" in str(error):
+        raise _carriage_returns(path) from None
       raise UserError(
           "%s, line %d: not csv (%s). A cell with a comma, a quote or a line "
           "break stands in double quotes, and a quote in it is doubled; is a "
@@ -180,8 +218,9 @@ def _decode(block: bytes, path: str, first_line: int) -> str:
   except UnicodeDecodeError as error:
     raise UserError(
         "%s, line %d: byte 0x%02x is not UTF-8 text: convert the file (iconv "
-        "-t UTF-8) or mend the line."
-        % (path, line_of(error.start), block[error.start])) from None
+        "%s-t UTF-8) or mend the line."
+        % (path, line_of(error.start), block[error.start],
+           "-f UTF-16 " if is_utf16(block) else "")) from None
   nul = block.find(b"\0")
   if nul >= 0:
     raise UserError(

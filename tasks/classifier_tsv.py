@@ -19,8 +19,9 @@ from multigpu.files import write_text_atomically
 from tasks.classifier_data import (CLASSES, MULTI_LABEL, InputExample,
                                    LabelEncoder, split_labels)
 from tasks.classifier_layout import DataProcessor
-from tasks.classifier_rows import (CSV, TSV, Row, RowFormat, iterate_rows,
-                                   name_some, no_examples, shorten)
+from tasks.classifier_rows import (CSV, TSV, Row, RowFormat, doubt_separator,
+                                   iterate_rows, no_examples, shorten)
+from tasks.skipped import name_some
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -162,7 +163,8 @@ class TsvProcessor(DataProcessor):
 
   def _open(self, data_dir: str, name: str) -> Tuple[str, Iterator[Row]]:
     path = find_file(data_dir, name)
-    return path, iterate_rows(path, _FORMATS[os.path.splitext(path)[1]])
+    return path, iterate_rows(path, _FORMATS[os.path.splitext(path)[1]],
+                              self.strict)
 
   def _make_examples(self, rows: Iterator[Row], name: str,
                      test_label: Optional[str] = None
@@ -252,7 +254,8 @@ def _guess(header: Row, columns: Sequence[str], names: Iterable[str],
       return by_name[name]
   raise header.error(
       "which column is it? Pass --%s=NAME; the first line of the file names "
-      "the columns, here: %s" % (flag, _show_columns(columns)))
+      "the columns, here: %s%s"
+      % (flag, _show_columns(columns), doubt_separator(header)))
 
 
 def _by_lower_case(columns: Sequence[str]) -> Dict[str, str]:
@@ -267,7 +270,8 @@ def _check_column(header: Row, columns: Sequence[str], name: str,
       "there are %d such columns" % columns.count(name))
   raise header.error(
       "--%s=%s, but %s: the first line of the file names the columns, here: %s"
-      % (flag, name, problem, _show_columns(columns)))
+      "%s" % (flag, name, problem, _show_columns(columns),
+              doubt_separator(header)))
 
 
 def _show_columns(columns: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ document, as in Google's program. Nothing in here holds more than a block.
 """
 import itertools
 from typing import (Any, Dict, Iterator, List, Mapping, NamedTuple, Optional,
-                    Sequence)
+                    Sequence, Tuple)
 
 import numpy as np
 
@@ -196,16 +196,21 @@ class TokenizedBlock(NamedTuple):
   """
   lengths: Any
   ids: Any
+  # "FILE, line N" of the lines that are left out: text, but no piece of it.
+  skipped: Tuple[str, ...] = ()
 
 
 def tokenize_block(block: Block, tokenizer: IdTokenizer) -> TokenizedBlock:
   """Tokenizes the lines of a block; lines without any piece are left out."""
   lengths: List[int] = []
   all_ids: List[int] = []
-  for line in decode_lines(block):
+  skipped: List[str] = []
+  for number, line in enumerate(decode_lines(block), block.first_line):
     ids = tokenizer(line)
     if ids or not line:
       lengths.append(len(ids))
       all_ids += ids
+    else:
+      skipped.append("%s, line %d" % (block.path, number))
   return TokenizedBlock(np.array(lengths, np.int32),
-                        np.array(all_ids, np.int32))
+                        np.array(all_ids, np.int32), tuple(skipped))

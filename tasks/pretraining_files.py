@@ -4,12 +4,17 @@ Paths with a scheme (gs://, hdfs://) go through tf.io.gfile. Local ones do
 not: importing TensorFlow takes longer, and more memory, than turning a small
 corpus into records.
 """
+import collections
 import glob
+import logging
 import os
 from typing import IO, Any, List
 
 from multigpu.errors import UserError
 from multigpu.files import temporary_name
+from tasks.skipped import name_some
+
+_LOG = logging.getLogger(__name__)
 
 _COPY_BYTES = 1 << 20
 
@@ -83,7 +88,12 @@ def find_files(patterns: str, flag: str) -> List[str]:
   for path in found:
     if not is_remote(path) and os.path.isdir(path):
       raise UserError("--%s: %s is a folder: give its files, such as %s."
-                      % (flag, path, os.path.join(path, "*.txt")))
+                      % (flag, path, os.path.join(path, "*")))
+  counts = collections.Counter(found)
+  repeated = [path for path, count in counts.items() if count > 1]
+  if repeated:
+    _LOG.warning("--%s: %d files are named more than once, and count as often: "
+                 "%s", flag, len(repeated), name_some(repeated))
   return found
 
 

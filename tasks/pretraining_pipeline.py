@@ -16,6 +16,7 @@ from multigpu.errors import UserError
 from multigpu.files import remove_leftovers, temporary_name
 from tasks import pretraining_corpus as corpus
 from tasks import pretraining_files as files
+from tasks import skipped
 from tasks.pretraining_pairs import NUM_MARKERS, InstanceSettings
 from tasks.pretraining_splitter import WindowFiles, WindowSplitter
 from tasks.pretraining_windows import WindowResult, WindowTask
@@ -46,6 +47,7 @@ class CorpusSettings(NamedTuple):
   random_seed: int = 12345
   shuffle_window: int = DEFAULT_SHUFFLE_WINDOW
   num_workers: int = 1
+  strict: bool = False  # a line that cannot be used is an error
 
 
 class Counts(NamedTuple):
@@ -139,6 +141,8 @@ class _Run:
     self._num_windows = 0
     self._reader = corpus.CorpusReader(where.input_files)
     self._splitter = WindowSplitter(folder, where.shuffle_window)
+    self._num_skipped = 0
+    self._skipped: List[str] = []  # the first few
     self.counts = Counts()
 
   def run(self) -> None:
@@ -165,7 +169,21 @@ class _Run:
   def _finish_block(self, num_bytes: int, future: Any) -> corpus.TokenizedBlock:
     block = self._progress.wait(future)
     self._progress.add_bytes(num_bytes)
+    self._num_skipped += len(block.skipped)
+    room = skipped.NAMED_ITEMS - len(self._skipped)
+    self._skipped += block.skipped[:room]
+    if block.skipped and self._where.strict:
+      self._tell_skipped()
     return block
+
+  def _tell_skipped(self) -> None:
+    """Names the lines that are left out; an error with --strict."""
+    more = self._num_skipped - len(self._skipped)
+    skipped.report(_LOG, "--input_file: skipped %d lines of characters that "
+                   "BERT drops (control characters, accents alone): %s%s" % (
+                       self._num_skipped, "; ".join(self._skipped),
+                       " and %d more" % more if more else ""),
+                   self._where.strict)
 
   def _start_window(self, window: List[WindowFiles]) -> None:
     while len(self._windows) > self._workers.num_workers:
@@ -196,6 +214,8 @@ class _Run:
     Raises:
       UserError: it has no sentence at all.
     """
+    if self._num_skipped:
+      self._tell_skipped()
     counts, open_ended = self.counts, self._reader.open_ended
     if not counts.instances:
       names = self._where.input_files

@@ -17,7 +17,7 @@ Wire format, outermost first (field number, type; all are length-delimited):
 Record: length (uint64), its masked CRC-32C, data, masked CRC-32C of the data.
 """
 import functools
-from typing import Any, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
@@ -41,6 +41,23 @@ def record_table(max_seq_length: int,
       "masked_lm_positions": predictions, "masked_lm_ids": predictions,
       "masked_lm_weights": ((max_predictions_per_seq,), "float32"),
       "next_sentence_labels": ((1,), "int64")}
+
+
+# Feature -> flag that says how many values it has.
+LENGTH_FLAGS = {
+    "input_ids": "max_seq_length", "input_mask": "max_seq_length",
+    "segment_ids": "max_seq_length",
+    "masked_lm_positions": "max_predictions_per_seq",
+    "masked_lm_ids": "max_predictions_per_seq",
+    "masked_lm_weights": "max_predictions_per_seq"}
+
+
+def value_limits(max_seq_length: int, vocab_size: int,
+                 type_vocab_size: int) -> Dict[str, int]:
+  """Returns {feature name: number that its values stay below} for a model."""
+  return {"input_ids": vocab_size, "input_mask": 2,
+          "segment_ids": type_vocab_size, "masked_lm_positions": max_seq_length,
+          "masked_lm_ids": vocab_size, "next_sentence_labels": 2}
 
 
 class _Message(NamedTuple):

@@ -42,7 +42,7 @@ class WindowSplitter:
 
   def add(self, block: TokenizedBlock) -> Iterator[List[WindowFiles]]:
     """Takes the next block; yields the windows that are complete."""
-    lengths, ids = block
+    lengths, ids = block.lengths, block.ids
     while len(lengths):
       num_sentences, is_end = self._find_end(lengths)
       num_pieces = int(lengths[:num_sentences].sum())

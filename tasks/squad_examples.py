@@ -4,11 +4,13 @@ What a model sees of them is made in tasks/squad_data.py.
 """
 import logging
 import re
+import reprlib
 from typing import Any, Iterator, List, NamedTuple, Optional, Set, Tuple
-
 
 from multigpu.errors import UserError
 from multigpu.files import read_json
+from tasks import skipped
+from tokenization import BasicTokenizer
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -18,6 +20,7 @@ _LOGGER = logging.getLogger(__name__)
 _BLANK = re.compile("[\t\r\n\u202f]")
 
 _MAX_NAMED_IDS = 50
+_MAX_ID_CHARS = 60
 
 _KIND_NAMES = {str: "a string", int: "a whole number", list: "a list",
                bool: "true or false", (str, int): "a string"}
@@ -66,7 +69,9 @@ class _Place(NamedTuple):
 
   def __str__(self) -> str:
     text = "%s, at %s" % (self.input_file, self.path or "the top level")
-    return text if self.qas_id is None else "%s (id %r)" % (text, self.qas_id)
+    if self.qas_id is None:
+      return text
+    return "%s (id %r)" % (text, _shorten(self.qas_id))
 
   def at(self, step: str) -> "_Place":
     """The place one step further in, such as "data[3]"."""
@@ -90,8 +95,8 @@ _NO_ANSWER = _Answer("", -1, -1, True)
 
 
 def read_squad_examples(input_file: str, is_training: bool,
-                        version_2_with_negative: bool = False
-                        ) -> List[SquadExample]:
+                        version_2_with_negative: bool = False,
+                        strict: bool = False) -> List[SquadExample]:
   """Reads the questions of a SQuAD file in their order.
 
   In training, a question whose answer text does not stand at its answer_start
@@ -102,6 +107,8 @@ def read_squad_examples(input_file: str, is_training: bool,
     is_training: read the answers as well.
     version_2_with_negative: heed `is_impossible`; else each training question
       needs exactly one answer.
+    strict: refuse the file instead of leaving questions out, and, outside
+      training, where a question cannot get a prediction of its own.
 
   Returns:
     The examples.
@@ -111,40 +118,89 @@ def read_squad_examples(input_file: str, is_training: bool,
       message names article, paragraph and question.
   """
   examples: List[SquadExample] = []
-  skipped: List[str] = []
-  seen: Set[str] = set()
-  repeated: List[str] = []
+  findings = _Findings(input_file)
   for place, paragraph, question in _walk(input_file):
-    qas_id = place.qas_id or ""
-    if qas_id in seen:
-      repeated.append(qas_id)
-    seen.add(qas_id)
+    findings.add(str(place.qas_id), paragraph, question)
     answer: Optional[_Answer] = _Answer()
     if is_training:
       answer = _read_answer(question, version_2_with_negative, paragraph, place)
+    text = _field(question, "question", str, place)
     if answer is None:
-      skipped.append(qas_id)
+      findings.misplaced.append(str(place.qas_id))
       continue
     examples.append(SquadExample(
-        qas_id, _field(question, "question", str, place), paragraph.words,
-        *answer))
-  if skipped:
-    _LOGGER.warning(
-        "%s: read %d, kept %d, skipped %d: no such answer text at answer_start "
-        "in the context: ids %s", input_file, len(examples) + len(skipped),
-        len(examples), len(skipped), _name_some(skipped))
-  if repeated and not is_training:
-    _LOGGER.warning(
-        "%s: %d questions have the id of an earlier one, and only the last "
-        "one's prediction will be kept: ids %s", input_file, len(repeated),
-        _name_some(repeated))
+        place.qas_id or "", text, paragraph.words, *answer))
+  findings.tell_version(is_training, version_2_with_negative)
+  findings.tell_losses(is_training, len(examples), strict)
   return examples
 
 
+class _Findings:
+  """What is odd about the questions of a file, by their ids."""
+
+  def __init__(self, input_file: str):
+    self._input_file = input_file
+    self._ids: Set[str] = set()
+    self._repeated: List[str] = []
+    self._wordless: List[str] = []  # on a context without words
+    self._impossible: List[str] = []
+    self.misplaced: List[str] = []  # the answer is not where it should be
+
+  def add(self, qas_id: str, paragraph: "_Paragraph", question: Any) -> None:
+    """Looks at a question."""
+    if qas_id in self._ids:
+      self._repeated.append(qas_id)
+    self._ids.add(qas_id)
+    if not paragraph.words:
+      self._wordless.append(qas_id)
+    if question.get("is_impossible") is True:
+      self._impossible.append(qas_id)
+
+  def tell_version(self, is_training: bool, version_2: bool) -> None:
+    """Warns where file and --version_2_with_negative do not go together."""
+    if self._impossible and not version_2:
+      _LOGGER.warning(
+          "%s: %d questions are marked is_impossible, but without "
+          "--version_2_with_negative=True (SQuAD 2.0) each of them counts as "
+          "one that has an answer: ids %s", self._input_file,
+          len(self._impossible), _name_some(self._impossible))
+    if is_training and version_2 and self._ids and not self._impossible:
+      _LOGGER.warning(
+          "%s: --version_2_with_negative=True, but no question is marked "
+          "is_impossible: a model learns from it to answer always. For SQuAD "
+          "1.1 leave out the flag.", self._input_file)
+
+  def tell_losses(self, is_training: bool, num_kept: int, strict: bool) -> None:
+    """Names the questions that are left out, or get no prediction of theirs."""
+    if self.misplaced:
+      skipped.report(
+          _LOGGER, "%s: read %d, kept %d, skipped %d: no such answer text at "
+          "answer_start in the context: ids %s" % (
+              self._input_file, num_kept + len(self.misplaced), num_kept,
+              len(self.misplaced), _name_some(self.misplaced)), strict)
+    if is_training:
+      return
+    for ids, problem in (
+        (self._repeated, "have the id of an earlier one, and only the last "
+         "one's prediction will be kept (give each an id of its own)"),
+        (self._wordless, "have a context without words, and no text can "
+         "answer them")):
+      if ids:
+        skipped.report(_LOGGER, "%s: read %d, of these %d %s: ids %s" % (
+            self._input_file, num_kept, len(ids), problem, _name_some(ids)),
+            strict)
+
+
 def _name_some(ids: List[str]) -> str:
-  names = ", ".join(map(str, ids[:_MAX_NAMED_IDS]))
-  more = len(ids) - _MAX_NAMED_IDS
-  return "%s and %d more" % (names, more) if more > 0 else names
+  return skipped.name_some(list(map(_shorten, ids[:_MAX_NAMED_IDS]))
+                           + ids[_MAX_NAMED_IDS:], _MAX_NAMED_IDS)
+
+
+def _shorten(qas_id: Any) -> Any:
+  """An id cut to what fits into a message."""
+  if len(str(qas_id)) <= _MAX_ID_CHARS:
+    return qas_id
+  return str(qas_id)[:_MAX_ID_CHARS] + "..."
 
 
 def _walk(input_file: str) -> Iterator[Tuple[_Place, _Paragraph, Any]]:
@@ -166,15 +222,21 @@ def _walk(input_file: str) -> Iterator[Tuple[_Place, _Paragraph, Any]]:
 def _field(record: Any, key: str, kind: Any, place: _Place) -> Any:
   """Returns record[key] after a check of its type."""
   if not isinstance(record, dict):
-    raise UserError("%s: expected a record with %r, found %.40r"
-                    % (place, key, record))
+    raise UserError("%s: expected a record with %r, found %s"
+                    % (place, key, _show(record)))
   if key not in record:
     raise UserError("%s: %r is missing, there is only %s. A file in SQuAD "
-                    "format is wanted." % (place, key, sorted(record)))
-  if not isinstance(record[key], kind):
-    raise UserError("%s: %r must be %s, found %.40r"
-                    % (place, key, _KIND_NAMES[kind], record[key]))
-  return record[key]
+                    "format is wanted." % (place, key, _show(sorted(record))))
+  value = record[key]
+  if not isinstance(value, kind) or (isinstance(value, bool)
+                                     and kind is not bool):
+    raise UserError("%s: %r must be %s, found %s"
+                    % (place, key, _KIND_NAMES[kind], _show(value)))
+  return value
+
+
+# Unlike repr, it does not walk through all of a large or deeply nested value.
+_show = reprlib.repr
 
 
 def _split_context(context: str) -> _Paragraph:
@@ -194,14 +256,23 @@ def _read_answer(question: Any, version_2: bool, paragraph: _Paragraph,
     return _NO_ANSWER
   answers = _field(question, "answers", list, place)
   if len(answers) != 1:
-    raise UserError(
-        "%s: %d answers, but training wants exactly one for each question%s"
-        % (place, len(answers), "." if version_2 or answers else
-           "; for SQuAD 2.0 files pass --version_2_with_negative=True."))
+    remedy = "."
+    if not answers:
+      remedy = ("; if it has none, mark it \"is_impossible\": true."
+                if version_2 else "; for SQuAD 2.0 files pass "
+                "--version_2_with_negative=True.")
+    raise UserError("%s: %d answers, but training wants exactly one for each "
+                    "question%s" % (place, len(answers), remedy))
   place = place.at("answers[0]")
   return _locate_answer(_field(answers[0], "text", str, place),
                         _field(answers[0], "answer_start", int, place),
                         paragraph)
+
+
+def _has_tokens(text: str) -> bool:
+  """False for a text of nothing but characters that BERT drops."""
+  return (any(map(str.isalnum, text))
+          or bool(BasicTokenizer(do_lower_case=True).tokenize(text)))
 
 
 def _locate_answer(text: str, first: int,
@@ -221,6 +292,6 @@ def _locate_answer(text: str, first: int,
   if paragraph.context[first] != " ":
     end -= 1
   found = " ".join(paragraph.words[start:end + 1]) if start >= 0 else ""
-  if " ".join(text.split()) not in found:
+  if " ".join(text.split()) not in found or not _has_tokens(found):
     return None
   return _Answer(text, start, end)

@@ -15,6 +15,7 @@ import collections
 import json
 import logging
 import re
+import reprlib
 import string
 from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional,
                     Tuple)
@@ -259,24 +260,37 @@ def read_gold_questions(predict_file: str) -> List[GoldQuestion]:
   Raises:
     UserError: it cannot be read, is not JSON or not in SQuAD's format.
   """
+  questions = []
   try:
-    return [
-        GoldQuestion(str(qa["id"]), _answer_texts(qa),
-                     bool(qa.get("is_impossible", False)))
-        for entry in read_json(predict_file)["data"]
-        for paragraph in entry["paragraphs"] for qa in paragraph["qas"]]
+    for i, entry in enumerate(read_json(predict_file)["data"]):
+      for j, paragraph in enumerate(entry["paragraphs"]):
+        for k, qa in enumerate(paragraph["qas"]):
+          path = "data[%d].paragraphs[%d].qas[%d]" % (i, j, k)
+          if not isinstance(qa["id"], (str, int)):
+            raise TypeError("the id at %s is no string" % path)
+          questions.append(GoldQuestion(
+              str(qa["id"]),
+              _answer_texts(qa.get("answers"),
+                            "%s, at %s" % (predict_file, path)),
+              bool(qa.get("is_impossible", False))))
   except (KeyError, TypeError, AttributeError) as error:
     raise UserError(
         "%s is not in the format of SQuAD (%s: %s): wanted {\"data\": "
         "[{\"paragraphs\": [{\"context\": ..., \"qas\": [{\"id\": ..., "
         "\"question\": ..., \"answers\": [{\"text\": ...}]}]}]}]}." %
         (predict_file, type(error).__name__, error)) from error
+  return questions
 
 
-def _answer_texts(qa: Dict[str, Any]) -> Optional[List[str]]:
-  if qa.get("answers") is None:
+def _answer_texts(answers: Any, place: str) -> Optional[List[str]]:
+  if answers is None:
     return None
-  return [answer["text"] for answer in qa["answers"]]
+  if not isinstance(answers, list) or not all(
+      isinstance(answer, dict) and isinstance(answer.get("text"), str)
+      for answer in answers):
+    raise UserError("%s: 'answers' must be a list of records with a 'text', "
+                    "found %s" % (place, reprlib.repr(answers)))
+  return [answer["text"] for answer in answers]
 
 
 def _ids_without_gold(questions: List[GoldQuestion],

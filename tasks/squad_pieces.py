@@ -77,12 +77,14 @@ def _convert_to_ids(pieces: List[str], tokenizer: Any) -> List[int]:
 
 
 def _find_answer_pieces(example: SquadExample, document: Document,
-                        tokenizer: Any) -> Tuple[int, int]:
-  """Returns first and last piece of the answer in the document."""
+                        tokenizer: Any) -> Optional[Tuple[int, int]]:
+  """Returns first and last piece of the answer in the document, if any."""
   assert example.start_position is not None  # as read for training
   assert example.end_position is not None
   first = document.word_to_piece[example.start_position]
   last = document.word_to_piece[example.end_position + 1] - 1
+  if last < first:  # words of characters that BERT drops
+    return None
   return improve_answer_span(document.pieces, first, last, tokenizer,
                              example.orig_answer_text)
 

@@ -176,7 +176,7 @@ def test_short_rows_of_qqp(tmp_path, caplog):
   assert example.guid == "train-2"
   (record,) = caplog.records
   assert record.getMessage().endswith(
-      "2 rows skipped that have fewer than 6 columns (line 2, 4)")
+      "read 3 rows, kept 1, skipped 2: fewer than 6 columns (line 2, 4)")
   # Each row to predict needs its line in the results.
   write(tmp_path, "test.tsv", cells(3), cells(2), cells(3))
   with pytest.raises(UserError, match="line 2: 2 columns, wanted at least 3"):

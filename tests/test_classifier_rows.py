@@ -3,6 +3,7 @@ import pytest
 
 from multigpu.errors import UserError
 from tasks.classifier_processors import PROCESSORS
+from tasks.classifier_tsv import TsvProcessor
 
 HEADER = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
 MRPC_ROW = "1\t7\t8\tthe boat\ta boat"
@@ -31,7 +32,7 @@ def test_case_blank_lines(shared, caplog):
   messages = [record.getMessage() for record in caplog.records]
   assert len(messages) == 3
   assert messages[0].endswith(
-      "train.tsv: 3 blank lines skipped (line 5, 9, 10)")
+      "train.tsv: read 10 rows, kept 7, skipped 3: blank (line 5, 9, 10)")
 
 
 def test_case_no_header(shared, caplog):
@@ -157,4 +158,51 @@ def test_many_blank_lines_are_cut_short(tmp_path, caplog):
   write(tmp_path, "train.tsv", *(["s\t1\t\tone"] + [""] * 12))
   PROCESSORS["cola"]().get_train_examples(str(tmp_path))
   assert caplog.records[0].getMessage().endswith(
-      "12 blank lines skipped (line 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more)")
+      "skipped 12: blank (line 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more)")
+
+
+def test_strict(tmp_path):
+  """What is a warning becomes an error."""
+  for lines, message in (
+      ([HEADER, MRPC_ROW, "", MRPC_ROW],
+       "train.tsv: read 4 rows, kept 3, skipped 1: blank .line 3.*--strict"),
+      ([MRPC_ROW, MRPC_ROW], "train.tsv, line 1: skipped as the header")):
+    write(tmp_path, "train.tsv", *lines)
+    processor = PROCESSORS["mrpc"]()
+    assert processor.get_train_examples(str(tmp_path))
+    processor.strict = True
+    with pytest.raises(UserError, match=message):
+      processor.get_train_examples(str(tmp_path))
+  write(tmp_path, "train.tsv", "\t".join("abcdef"), "1\t7\t8",
+        "1\t2\t3\tone\ttwo\t1")
+  processor = PROCESSORS["qqp"]()
+  processor.strict = True
+  with pytest.raises(UserError, match="skipped 1: fewer than 6 columns"):
+    processor.get_train_examples(str(tmp_path))
+
+
+def test_rows_with_more_columns_than_the_header(tmp_path, caplog):
+  write(tmp_path, "train.tsv", HEADER, MRPC_ROW, MRPC_ROW + "\tof 18")
+  assert len(PROCESSORS["mrpc"]().get_train_examples(str(tmp_path))) == 2
+  (record,) = caplog.records
+  assert "1 rows have more columns than the 5 of the header (line 3)" in (
+      record.getMessage())
+
+
+@pytest.mark.parametrize("name", ["train.tsv", "train.csv"])
+def test_carriage_returns_alone(tmp_path, name):
+  separator = "\t" if name.endswith("tsv") else ","
+  (tmp_path / name).write_bytes(
+      "text,label\ra,x\rb,y\r".replace(",", separator).encode())
+  with pytest.raises(UserError, match=name + ": its lines end with carriage"):
+    TsvProcessor().get_train_examples(str(tmp_path))
+
+
+@pytest.mark.parametrize("name, separator, character", [
+    ("train.tsv", "a comma", ","), ("train.csv", "a tab", "\t"),
+    ("train.csv", "a semicolon", ";")])
+def test_another_separator(tmp_path, name, separator, character):
+  write(tmp_path, name, "text" + character + "label", "a" + character + "1")
+  with pytest.raises(UserError, match=name + ", line 1: .*Is %s the separator"
+                     % separator):
+    TsvProcessor().get_train_examples(str(tmp_path))

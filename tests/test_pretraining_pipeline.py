@@ -206,3 +206,33 @@ def test_a_killed_worker_is_reported(tmp_path):
                           stdout=subprocess.PIPE, timeout=60).stdout
   assert b"UserError a worker process was killed" in output
   assert sorted(os.listdir(str(tmp_path))) == ["text", "vocab.txt"]
+
+
+def test_lines_that_give_no_piece_are_named(tmp_path, caplog):
+  vocab = samples.write_vocab(tmp_path)
+  text = tmp_path / "text"
+  text.write_text("the boat\n\u200b\nwas the lamp\n\nthe stone\n \u0301 \n",
+                  encoding="utf-8")
+  where = samples.make_where([str(text)], tmp_path / "records", vocab)
+  counts = pipeline.create_records(where, InstanceSettings(16, 3, 1))
+  assert (counts.documents, counts.sentences) == (2, 3)
+  (record,) = caplog.records
+  assert record.getMessage().startswith(
+      "--input_file: skipped 2 lines of characters that BERT drops")
+  assert record.getMessage().endswith("%s, line 2; %s, line 6" % (text, text))
+  os.remove(where.output_files[0])
+  with pytest.raises(UserError, match="skipped 2 lines.*--strict=True"):
+    pipeline.create_records(where._replace(strict=True),
+                            InstanceSettings(16, 3, 1))
+  assert not os.path.exists(where.output_files[0])
+
+
+def test_files_named_twice_are_told(tmp_path, caplog):
+  (tmp_path / "a.txt").write_text("the boat\n")
+  name = str(tmp_path / "a.txt")
+  assert files.find_files(name + "," + str(tmp_path / "*.txt"),
+                          "input_file") == [name, name]
+  (record,) = caplog.records
+  assert record.getMessage() == (
+      "--input_file: 1 files are named more than once, and count as often: "
+      + name)

@@ -132,7 +132,7 @@ OURS = {"num_gpus": ["int", 1], "device_type": ["string enum", "auto"],
         "all_reduce_packs": ["int", 4], "optimizer": ["string enum", "adamw"],
         "keep_checkpoint_max": ["int", 5], "eval_every_steps": ["int", 0],
         "keep_best": ["string", ""], "early_stopping_patience": ["int", 0],
-        "worker_timeout": ["int", 600]}
+        "worker_timeout": ["int", 600], "strict": ["bool", False]}
 FLAGS = {
     "run_squad_multigpu": {
         "bert_config_file": ["string", None], "vocab_file": ["string", None],

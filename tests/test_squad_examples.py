@@ -1,6 +1,7 @@
 """tasks/squad_examples.py: what is read from SQuAD files, what is refused."""
 import json
 import logging
+import re
 
 import pytest
 
@@ -59,6 +60,16 @@ def test_answers_that_are_not_there_are_counted_and_named(tmp_path, caplog):
   assert not caplog.records
 
 
+def test_answers_of_characters_that_are_dropped(tmp_path):
+  """There is no word piece to learn as the answer."""
+  path = write_squad(tmp_path, *(
+      make_question("the \x1b boat \u0301 , x", answer, id=answer[0])
+      for answer in (("\x1b", 4), ("\u0301", 11), (",", 13), ("x", 15),
+                     ("\x1b boat", 4))))
+  assert [example.qas_id for example in squad_data.read_squad_examples(
+      path, is_training=True)] == [",", "x", "\x1b boat"]
+
+
 def test_answer_from_before_the_first_word(tmp_path):
   path = write_squad(tmp_path, make_question(" the", (" the", 0)))
   assert squad_data.read_squad_examples(path, is_training=True) == []
@@ -69,6 +80,16 @@ def test_many_skipped_ids_are_cut_short(tmp_path, caplog):
       make_question(answer=("x", 0), id="id%d." % i) for i in range(60)))
   squad_data.read_squad_examples(path, is_training=True)
   assert caplog.records[0].getMessage().endswith("id49. and 10 more")
+
+
+def test_long_ids_are_cut_short(tmp_path, caplog):
+  path = write_squad(tmp_path, make_question(answer=("x", 0), id="i" * 9999))
+  squad_data.read_squad_examples(path, is_training=True)
+  assert caplog.records[0].getMessage().endswith("ids " + "i" * 60 + "...")
+  path = write_squad(tmp_path, make_question(question=3, id="i" * 9999))
+  with pytest.raises(UserError) as caught:
+    squad_data.read_squad_examples(path, is_training=True)
+  assert len(str(caught.value)) < 500
 
 
 def test_repeated_ids_are_named(tmp_path, caplog):
@@ -104,6 +125,12 @@ def test_impossible_only_with_the_flag(tmp_path):
     ({"answers": [{"text": 3, "answer_start": 0}]}, "'text' must be a string"),
     ({"answers": [{"text": "the", "answer_start": "0"}]},
      "'answer_start' must be a whole number, found '0'"),
+    ({"answers": [{"text": "the", "answer_start": True}]},
+     "'answer_start' must be a whole number, found True"),
+    ({"answers": [{"text": "the", "answer_start": float("nan")}]},
+     "'answer_start' must be a whole number, found nan"),
+    ({"answers": {"text": ["the"], "answer_start": [0]}},
+     "'answers' must be a list, found"),
     ({"answers": ["the"]}, "expected a record with 'text', found 'the'"),
     ({"question": None}, "'question' must be a string, found None"),
 ])
@@ -125,7 +152,14 @@ def test_wrong_impossible_is_named(tmp_path):
 @pytest.mark.parametrize("content, wanted", [
     (b"", "not JSON.*line 1 column 1"),
     (b'{"data": [', "not JSON.*line 1"),
-    (b'{"data": "\xff"}', "not UTF-8 text .byte 0xff at offset 10"),
+    (b'{"data":\n"\xff"}', "not UTF-8 text .byte 0xff at offset 10, line 2"),
+    ('{"data": []}'.encode("utf-16"), "byte 0xff at .*iconv -f UTF-16 -t"),
+    (b'{"data": [\n  oops]}', "not JSON.*line 2 column 3"),
+    (b'{"data": 1}\n{"data": 2}', "not JSON.*Extra data: line 2 column 1"),
+    (b'{"data": "\0"}', "not JSON.*line 1 column 11"),
+    (b"[" * 100000, "nested too deeply"),
+    (b'{"data": ' + b"[" * 500 + b"]" * 500 + b"}",
+     r"at data\[0\]: expected a record with 'paragraphs', found \[\[\["),
     (b"[]", "at the top level: expected a record with 'data'"),
     (b'{"version": "1.1"}', r"'data' is missing, there is only \['version'\]"),
     (b'{"data": [{"paragraphs": {}}]}',
@@ -155,3 +189,50 @@ def test_byte_order_mark(tmp_path):
   with open(path, "wb") as writer:
     writer.write(b"\xef\xbb\xbf" + content)
   assert len(squad_data.read_squad_examples(path, is_training=False)) == 1
+
+
+@pytest.mark.parametrize("is_training, paragraphs, message", [
+    (True, [dict(id="far", answer=("blue", 99)), dict(id="ok")],
+     "read 2, kept 1, skipped 1: .*: ids far"),
+    (False, [dict(id="twin"), dict(id="twin")], "read 2, of these 1 have the "
+     "id of an earlier one.*: ids twin"),
+    (False, [dict(id=1), dict(id="1")], "1 have the id of an earlier one"),
+    (False, [dict(id="bare", context=" \t"), dict(id="ok")],
+     "read 2, of these 1 have a context without words.*: ids bare")])
+def test_strict(tmp_path, caplog, is_training, paragraphs, message):
+  """What is a warning becomes an error."""
+  path = write_squad(tmp_path, *(make_question(**fields)
+                                 for fields in paragraphs))
+  squad_data.read_squad_examples(path, is_training)
+  (record,) = caplog.records
+  assert re.search(message, record.getMessage())
+  with pytest.raises(UserError, match=message + ".*--strict=True") as caught:
+    squad_data.read_squad_examples(path, is_training, strict=True)
+  assert str(caught.value).startswith(path)
+
+
+def test_files_without_a_finding_are_no_error(tmp_path, caplog):
+  path = write_squad(tmp_path, make_question(), make_question(id="other"))
+  for is_training in (True, False):
+    assert len(squad_data.read_squad_examples(path, is_training,
+                                              strict=True)) == 2
+  assert not caplog.records
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_version_2_without_the_flag(tmp_path, caplog, is_training):
+  path = write_squad(tmp_path, make_question(is_impossible=True))
+  squad_data.read_squad_examples(path, is_training)
+  (record,) = caplog.records
+  assert "--version_2_with_negative=True" in record.getMessage()
+  assert record.getMessage().endswith("ids q")
+
+
+def test_version_1_with_the_flag(tmp_path, caplog):
+  path = write_squad(tmp_path, make_question())
+  squad_data.read_squad_examples(path, True, True)
+  (record,) = caplog.records
+  assert "no question is marked is_impossible" in record.getMessage()
+  with pytest.raises(UserError, match='mark it "is_impossible": true'):
+    squad_data.read_squad_examples(
+        write_squad(tmp_path, make_question(answers=[])), True, True)

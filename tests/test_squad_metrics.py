@@ -190,7 +190,9 @@ def test_v1_counts_impossible_questions_as_wrong_and_says_so(tmp_path, caplog):
     ("{", "is not JSON"), ("[]", "not in the format of SQuAD"),
     ('{"data": [{"paragraphs": [{"qas": [{}]}]}]}', "'id'"),
     ('{"data": [{"paragraphs": [{"qas": [{"id": 1, "answers": ["x"]}]}]}]}',
-     "not in the format")])
+     "'answers' must be a list of records with a 'text'"),
+    ('{"data": [{"paragraphs": [{"qas": [{"id": []}]}]}]}',
+     r"the id at data\[0\].paragraphs\[0\].qas\[0\] is no string")])
 def test_files_that_are_not_squad(tmp_path, content, message):
   path = tmp_path / "dev.json"
   path.write_text(content)
