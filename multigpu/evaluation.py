@@ -22,6 +22,7 @@ from typing import Sequence
 import tensorflow.compat.v1 as tf
 
 from multigpu import checkpoints
+from multigpu import interruption
 from multigpu import weights_only
 from multigpu.errors import UserError
 from multigpu.files import read_json, write_text_atomically
@@ -268,8 +269,13 @@ class EvaluationHook(tf.train.SessionRunHook):
     if (not self._evaluator.is_due(step, self._last_step)
         or (run_context.stop_requested and not is_last)):
       return
-    self._evaluator.evaluate(step, lambda path: self._saver.save(
-        session, path, write_meta_graph=False, write_state=False))
+    try:
+      self._evaluator.evaluate(step, lambda path: self._saver.save(
+          session, path, write_meta_graph=False, write_state=False))
+    except interruption.Interruption:
+      # The weights are saved before the run ends; then it is evaluated anew.
+      run_context.request_stop()
+      return
     if self._evaluator.is_over() and not is_last:
       self._evaluator.log_end()
       run_context.request_stop()

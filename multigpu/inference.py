@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 from tqdm import tqdm
 
 from multigpu import checkpoints
+from multigpu import interruption
 from multigpu.by_length import ROW_NUMBER
 from multigpu.devices import Devices
 
@@ -75,6 +76,8 @@ def iterate_predictions(
             first, min(window_rows, settings.num_rows - first), settings)
         while window.num_missing:
           progress.update(window.add(session.run(fetches)))
+          # Within a training signals wait; this should not be waited for.
+          interruption.raise_if_asked()
         yield window.rows
 
 

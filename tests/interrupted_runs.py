@@ -66,6 +66,17 @@ def on_this_host(folder, **changes):
   return launch
 
 
+def on_two_hosts(folder, **changes):
+  """A launcher for two processes that are two hosts, with a replica each."""
+  def launch(output_dir, log):
+    command = squad_command(folder, output_dir, num_gpus=1, **changes)
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "tests" / "two_hosts.py")] + command,
+        stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        env=dict(os.environ, CUDA_VISIBLE_DEVICES=""))
+  return launch
+
+
 class Soak:
   """One output folder, and what has happened to its runs."""
 

@@ -7,6 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from multigpu import evaluation
+from multigpu import interruption
 from multigpu.errors import UserError
 from tasks import classifier_data
 from tasks import classifier_metrics
@@ -129,6 +130,25 @@ def test_a_kill_leaves_whole_best_weights(tmp_path, monkeypatch, broken):
   again.evaluate(20, save_weights)
   assert read(tmp_path / "best" / "best.json")["step"] == 20
   assert len(list((tmp_path / "best").iterdir())) == 4
+
+
+def test_a_signal_ends_the_evaluation_and_then_the_training(tmp_path):
+  def score(folder, step):
+    del folder, step
+    raise interruption.Interruption(15)
+
+  evaluator = evaluation.Evaluator(
+      str(tmp_path), evaluation.EvaluationSettings(1), {"loss": False}, score,
+      0)
+  hook = evaluation.EvaluationHook(evaluator, 5)
+  with tf.Graph().as_default():
+    step = tf.train.get_or_create_global_step()
+    tf.get_variable("w", [3])
+    train_op = step.assign_add(1)
+    with tf.train.MonitoredSession(hooks=[hook]) as session:
+      session.run(train_op)
+      assert session.should_stop()
+  assert evaluator.is_due(1, 5)
 
 
 def test_wrong_metrics_are_refused(tmp_path):

@@ -4,7 +4,8 @@ import pytest
 import interrupted_runs
 
 # A launcher for each way to run: name -> function(folder, **flags).
-LAUNCHERS = {"one host": interrupted_runs.on_this_host}
+LAUNCHERS = {"one host": interrupted_runs.on_this_host,
+             "two hosts": interrupted_runs.on_two_hosts}
 
 
 def soak(tmp_path, name, num_kills, seed, num_train_epochs):
