@@ -10,9 +10,9 @@ modules that only touch a small file stay quick to import and test.
 import json
 import logging
 import os
+import platform
 import re
 import shutil
-import socket
 import time
 from typing import Any, Callable, List, NamedTuple
 
@@ -32,7 +32,7 @@ _ABANDONED_AFTER = 600
 
 
 def _host() -> str:
-  return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) or "host"
+  return re.sub(r"[^A-Za-z0-9_-]", "-", platform.node()) or "host"
 
 
 def temporary_name(path: str) -> str:

@@ -66,8 +66,8 @@ def test_one_record_to_pretrain_on(model, tmp_path):
   for changes, message in (
       (dict(input_file="one,more", output_dir="out2"),
        "ERROR: more, record 2: damaged"),
-      (dict(input_file="one", max_predictions_per_seq=20),
-       "but --max_predictions_per_seq=20: pass --max_predictions_per_seq=3")):
+      (dict(input_file="one", max_predictions_per_seq=9),
+       "but --max_predictions_per_seq=9: pass --max_predictions_per_seq=3")):
     outcome = run(**changes)
     assert outcome.status == 1, outcome.output
     assert message in outcome.output

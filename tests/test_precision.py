@@ -77,7 +77,8 @@ def test_an_infinite_gradient_of_one_replica_skips_the_update_of_all(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_replicas, accumulation_steps", [(1, 2), (2, 1)])
+@pytest.mark.parametrize("num_replicas, accumulation_steps", [
+    pytest.param(1, 2, marks=pytest.mark.long), (2, 1)])
 def test_loss_scaling_trains_the_same(shared, tmp_path, num_replicas,
                                       accumulation_steps):
   golden, checkpoint = golden_training.load(shared, "squad_strong")

@@ -10,6 +10,8 @@ BANNED_MODULES = {
     "pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal",
     "yaml", "torch", "urllib", "requests", "http", "socket", "ftplib", "imp",
     "code", "pty", "xml"}
+# Hosts of one run talk to each other, in JSON.
+ALLOWED = {"multigpu/joining.py": {"socket"}}
 BANNED_CALLS = {"eval", "exec", "compile", "__import__", "input"}
 BANNED_ATTRIBUTES = {
     "os.system", "os.popen", "tf.py_func", "tf.py_function", "np.fromregex",
@@ -56,7 +58,9 @@ def find_risks(text):
 @pytest.mark.parametrize("path", PROGRAMS,
                          ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_code_from_data_and_no_downloads(path):
-  assert not find_risks(path.read_text(encoding="utf-8"))
+  allowed = ALLOWED.get(str(path.relative_to(ROOT)), set())
+  assert not [risk for risk in find_risks(path.read_text(encoding="utf-8"))
+              if risk[1] not in allowed]
 
 
 @pytest.mark.parametrize("text", [

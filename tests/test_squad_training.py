@@ -9,8 +9,9 @@ tf.logging.set_verbosity(tf.logging.ERROR)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_replicas", [1, 2, 4])
-@pytest.mark.parametrize("size", ["tiny", "strong"])
+@pytest.mark.parametrize("size, num_replicas", [
+    ("tiny", 1), ("tiny", 2), pytest.param("tiny", 4, marks=pytest.mark.long),
+    ("strong", 1), ("strong", 2), ("strong", 4)])
 def test_six_steps(shared, tmp_path, size, num_replicas):
   golden, checkpoint = golden_training.load(shared, "squad_" + size)
   steps = golden_training.train(golden, checkpoint, squad_head, shared,
@@ -21,7 +22,8 @@ def test_six_steps(shared, tmp_path, size, num_replicas):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before, after", [(1, 2), (4, 2)])
+@pytest.mark.parametrize("before, after", [
+    (1, 2), pytest.param(4, 2, marks=pytest.mark.long)])
 def test_resume_with_another_number_of_replicas(shared, tmp_path, before,
                                                 after):
   golden, checkpoint = golden_training.load(shared, "squad_strong")

@@ -331,8 +331,8 @@ def test_replicas_that_do_not_talk_are_found_out(tmp_path, real_weights):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_gpus", [
-    1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("num_gpus", [1, 2])
 def test_the_command_on_the_cpu(tmp_path, num_gpus):
   done = programs.run(
       "verify_gpus.py", tmp_path, timeout=1200, num_gpus=num_gpus,
