@@ -7,9 +7,11 @@ import modeling
 from multigpu import checkpoints
 from multigpu import devices as devices_lib
 from multigpu import inference
+from multigpu import model_fn
 from multigpu.errors import UserError
-from multigpu.head import HeadOutput
+from multigpu.head import HeadOutput, WeightedMean
 from multigpu.model_fn import ModelSettings, build_model_fn
+import replicas
 
 CONFIG = modeling.BertConfig(
     vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
@@ -106,3 +108,23 @@ def test_all_wrong_shapes_are_named(tmp_path):
 
 def test_latest_step(tmp_path):
   assert checkpoints.latest_step(str(tmp_path)) == 0
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_case_71_the_mean_is_over_all_masked_tokens(num_replicas):
+  """One masked token with a loss of 6, and 19 with a loss of 2 each."""
+  totals, weights = np.float32([6.0, 38.0]), np.float32([1.0, 19.0])
+
+  def replica():
+    rows = slice(replicas.replica_id(), None, num_replicas)
+    terms = [WeightedMean(tf.reduce_sum(tf.constant(totals[rows])),
+                          tf.reduce_sum(tf.constant(weights[rows])))]
+    return {"loss": model_fn._loss(terms, model_fn._global_weights(terms))}
+
+  with tf.Graph().as_default():
+    results = replicas.on_replicas(num_replicas, replica)
+    with tf.Session(
+        config=replicas.cpu_session_config(num_replicas)) as session:
+      losses = session.run([result["loss"] for result in results])
+  # 44 / 20, and not 4.0, the mean of 6 and 2.
+  assert np.mean(losses) == pytest.approx(2.2)

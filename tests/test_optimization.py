@@ -47,6 +47,7 @@ def toy_step(golden, num_replicas):
 
 @pytest.mark.parametrize("num_replicas", [0, 1, 2, 4])
 def test_trajectory(shared, num_replicas):
+  """Cases 60 and 62: weights, slots and their names are those of one device."""
   path = shared / "golden" / "optimizer" / "trajectory_dense_gradients.npz"
   golden = dict(np.load(str(path)))
   with tf.Graph().as_default() as graph:
