@@ -32,7 +32,9 @@ def common_training(meeting: Optional[Meeting]) -> Iterator[None]:
     # All stop, and the others wait until the chief has saved.
     meeting.leave()
     raise
-  except tf.errors.OpError as error:
+  # TensorFlow takes the loss of a host for one that passes, and tries to start
+  # its session anew; in TensorFlow 2 that ends with a RuntimeError.
+  except (tf.errors.OpError, RuntimeError) as error:
     failure = meeting.wait_for_failure()
     if failure:
       raise UserError(failure) from error
