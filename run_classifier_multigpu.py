@@ -24,6 +24,7 @@ import os
 from typing import Dict, List
 
 import numpy as np
+import multigpu  # noqa: F401  (sets the environment for TensorFlow: first)
 import tensorflow.compat.v1 as tf
 
 import modeling

@@ -18,6 +18,7 @@ devices are in multigpu/.
 import logging
 import os
 
+import multigpu  # noqa: F401  (sets the environment for TensorFlow: first)
 import tensorflow.compat.v1 as tf
 
 from multigpu import cli

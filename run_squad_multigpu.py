@@ -21,6 +21,7 @@ import logging
 import os
 import random
 
+import multigpu  # noqa: F401  (sets the environment for TensorFlow: first)
 import tensorflow.compat.v1 as tf
 
 import modeling

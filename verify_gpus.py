@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 
+import multigpu  # noqa: F401  (sets the environment for TensorFlow: first)
 import tensorflow.compat.v1 as tf
 
 from multigpu import cli

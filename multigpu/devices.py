@@ -91,8 +91,8 @@ def set_up(settings: DeviceSettings, hosts: Optional[Hosts] = None) -> Devices:
   session_config = tf.ConfigProto(allow_soft_placement=True)
   if kind == "CPU":
     session_config.device_count["CPU"] = settings.num_gpus
-  # Before the strategy, which makes TensorFlow read its environment.
   session_options.set_precision(session_config, settings.precision, kind)
+  # Before the strategy, which makes TensorFlow read the flags of XLA.
   if settings.use_xla:
     session_options.use_xla(session_config, kind, settings.num_gpus)
   if hosts:
@@ -107,6 +107,9 @@ def set_up(settings: DeviceSettings, hosts: Optional[Hosts] = None) -> Devices:
 
 
 def _mirrored_strategy(kind: str, count: int, all_reduce: str = "auto") -> Any:
+  # In TensorFlow 2 a strategy makes variables at once, outside of all graphs.
+  # There only the session has a second CPU device.
+  tf.config.set_soft_device_placement(True)
   return tf.distribute.MirroredStrategy(
       devices=["/{}:{}".format(kind.lower(), i) for i in range(count)],
       cross_device_ops=_cross_device_ops(all_reduce))

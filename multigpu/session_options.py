@@ -34,7 +34,6 @@ def set_precision(session_config: Any, precision: str, kind: str) -> None:
     rewrites.auto_mixed_precision = _ON
   elif precision == BF16:
     _check_bfloat16(rewrites, kind)
-    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     rewrites.auto_mixed_precision_onednn_bfloat16 = _ON
 
 
@@ -47,6 +46,10 @@ def _check_bfloat16(rewrites: Any, kind: str) -> None:
     raise UserError(
         "--precision=bf16: TensorFlow {} rewrites graphs for bfloat16 on CPUs "
         "only: pass --precision=fp16 on GPUs.".format(tf.__version__))
+  if os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower() in ("0", "false"):
+    raise UserError(
+        "--precision=bf16 needs oneDNN's kernels, which the environment "
+        "switches off: remove TF_ENABLE_ONEDNN_OPTS from it.")
   if not _cpu_has("avx512f"):
     raise UserError(
         "--precision=bf16 needs a CPU with AVX-512, better with AVX512_BF16 or "

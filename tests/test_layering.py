@@ -69,6 +69,19 @@ def test_the_optimizer_can_be_copied_alone():
   assert found <= ALONE | STANDARD
 
 
+@pytest.mark.parametrize("name", [
+    "run_squad_multigpu", "run_classifier_multigpu", "run_pretraining_multigpu",
+    "verify_gpus"])
+def test_the_environment_is_set_before_tensorflow(name):
+  lines = (ROOT / (name + ".py")).read_text(encoding="utf-8").splitlines()
+  imports = [line.split()[1].split(".")[0] for line in lines
+             if line.startswith(("import ", "from "))]
+  ours = {used.split(".")[0] for used in own(imports_of(ROOT / (name + ".py")))}
+  first = next(i for i, module in enumerate(imports)
+               if module in ours | ALONE)
+  assert imports[first] == "multigpu"
+
+
 @pytest.mark.parametrize(
     "path", python_files(ROOT) + python_files(ROOT / "tasks")
     + python_files(ROOT / "multigpu"),

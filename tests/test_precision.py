@@ -3,6 +3,8 @@
 On the CPU fp16 computes in float32: what is tried is the scaling, and that an
 update that is not finite is skipped on all replicas.
 """
+import os
+import platform
 import subprocess
 import sys
 
@@ -138,6 +140,41 @@ with tf.Graph().as_default():
       node.device[-5:] for graph in metadata.partition_graphs
       for node in graph.node if node.op == "_XlaRun"))
 """
+
+
+KERNELS_PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import multigpu
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+metadata = tf.RunMetadata()
+x = tf.placeholder(tf.float32, [64, 64])
+with tf.Session() as session:
+  session.run(tf.matmul(x, x), {x: np.ones([64, 64])},
+              options=tf.RunOptions(output_partition_graphs=True),
+              run_metadata=metadata)
+print("kernel", *[node.op for graph in metadata.partition_graphs
+                  for node in graph.node if "MatMul" in node.op])
+"""
+
+
+@pytest.mark.skipif(tf.__version__.startswith("1."),
+                    reason="TensorFlow 1.15 has no oneDNN")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN is for x86")
+@pytest.mark.parametrize("value, wanted", [(None, True), ("0", False)])
+def test_fast_kernels_of_the_cpu(value, wanted):
+  environment = dict(os.environ)
+  environment.pop("TF_ENABLE_ONEDNN_OPTS", None)
+  if value:
+    environment["TF_ENABLE_ONEDNN_OPTS"] = value
+  done = subprocess.run(
+      [sys.executable, "-c", KERNELS_PROGRAM, str(ROOT)], timeout=300,
+      text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+      env=environment)
+  assert ("kernel _Mkl" in done.stdout) == wanted, done.stdout
+  assert "MatMul" in done.stdout, done.stdout
 
 
 # What TensorFlow 1.15 can.
