@@ -1,8 +1,8 @@
 """Saves checkpoints that a run can be resumed from, or none at all.
 
-Lives here: the Saver of training runs. Not here: which checkpoint in a folder
-is the newest (`multigpu.checkpoints`) and what stops a run before a save
-(`multigpu.hooks`).
+Lives here: the Saver of training runs, and when it saves. Not here: which
+checkpoint in a folder is the newest (`multigpu.checkpoints`) and what stops a
+run before a save (`multigpu.hooks`).
 """
 import logging
 import os
@@ -19,6 +19,58 @@ _LOG = logging.getLogger(__name__)
 
 # Copies of a variable on the other replicas; they are not saved.
 _OTHER_REPLICA = re.compile(r"/replica_\d+(:|$)")
+
+
+class CheckpointHook(tf.train.SessionRunHook):
+  """Saves at the start, every so many steps and at the end.
+
+  At the start it also writes the graph, for TensorBoard and as graph.pbtxt. In
+  the place of tf.train.CheckpointSaverHook, whose graph.pbtxt costs a part of
+  the start that grows with the replicas, and may be left half-written.
+  """
+
+  def __init__(self, output_dir: str, save_steps: int):
+    """Args:
+
+      output_dir: folder of the run.
+      save_steps: steps from one checkpoint to the next.
+    """
+    self._output_dir = output_dir
+    self._timer = tf.train.SecondOrStepTimer(every_steps=save_steps)
+
+  def begin(self) -> None:
+    """Finds the Saver that the model_fn has made."""
+    self._saver, = tf.get_collection(tf.GraphKeys.SAVERS)
+    self._step = tf.train.get_global_step()
+
+  def after_create_session(self, session: Any, coord: Any) -> None:
+    """Writes the graph and the first checkpoint."""
+    del coord
+    graph = tf.get_default_graph()
+    files.write_text_atomically(
+        os.path.join(self._output_dir, "graph.pbtxt"),
+        # Protocol buffers print themselves in C; text_format is Python.
+        str(graph.as_graph_def(add_shapes=True)))
+    tf.summary.FileWriterCache.get(self._output_dir).add_graph(graph)
+    self._save(session)
+
+  def after_run(self, run_context: Any, run_values: Any) -> None:
+    """Saves when it is time."""
+    del run_values
+    session = run_context.session
+    if self._timer.should_trigger_for_step(int(session.run(self._step))):
+      self._save(session)
+
+  def end(self, session: Any) -> None:
+    """Saves the last step."""
+    if self._timer.last_triggered_step() != int(session.run(self._step)):
+      self._save(session)
+
+  def _save(self, session: Any) -> None:
+    step = int(session.run(self._step))
+    self._saver.save(session, os.path.join(self._output_dir, "model.ckpt"),
+                     global_step=step)
+    self._timer.update_last_triggered_step(step)
 
 
 class WholeSaver(tf.train.Saver):

@@ -176,23 +176,21 @@ def train(model_fn: Callable[..., Any], input_fn: Callable[..., Any],
 
 def _make_run_config(devices: Devices, settings: RunSettings) -> Any:
   """Where Estimator keeps its state; the chief of several hosts alone does."""
-  saves: Dict[str, Any] = dict(
-      save_checkpoints_steps=settings.save_checkpoints_steps)
-  if devices.hosts:
-    # Only what `_with_safe_saves` adds for the chief: TensorFlow would have
-    # each host save, and the chief twice.
-    saves = dict(save_checkpoints_steps=None, save_checkpoints_secs=None)
-    if not devices.hosts.is_chief:
-      saves["save_summary_steps"] = None
+  summaries: Dict[str, Any] = {}
+  if devices.hosts and not devices.hosts.is_chief:
+    summaries["save_summary_steps"] = None
   return tf.estimator.RunConfig(
       model_dir=settings.output_dir,
       tf_random_seed=settings.seed,
       keep_checkpoint_max=settings.keep_checkpoint_max,
+      # `_with_safe_saves` adds what saves.
+      save_checkpoints_steps=None,
+      save_checkpoints_secs=None,
       # ProgressHook logs instead.
       log_step_count_steps=None,
       session_config=devices.session_config,
       train_distribute=devices.strategy,
-      **saves)
+      **summaries)
 
 
 def _train_with_others(estimator: Any, train_spec: Any,
@@ -221,11 +219,9 @@ def _with_safe_saves(model_fn: Callable[..., Any],
                      settings: RunSettings) -> Callable[..., Any]:
   """A model_fn whose run saves whole checkpoints with finite values only."""
   folder = settings.output_dir
-  saver_hook = tf.train.CheckpointSaverHook(
-      folder, save_steps=settings.save_checkpoints_steps)
-  # In this order. Estimator calls a chief's hooks first, and its own hook for
-  # saving, which this one replaces, would be called before any other.
-  chief_hooks = [hooks.FiniteHook(folder), saver_hook]
+  # In this order: what is not finite is not saved.
+  chief_hooks = [hooks.FiniteHook(folder), saving.CheckpointHook(
+      folder, settings.save_checkpoints_steps)]
 
   def safe_model_fn(features, labels, mode, params):
     spec = model_fn(features, labels, mode, params)

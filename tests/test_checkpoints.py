@@ -2,6 +2,7 @@
 import logging
 import os
 
+from google.protobuf import text_format
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -189,3 +190,31 @@ def test_a_checkpoint_that_cannot_be_restored(folder):
   data.write_bytes(bytes(len(data.read_bytes())))  # its checksum is wrong
   with pytest.raises(UserError, match="cannot restore .*model.ckpt-30: "):
     save_whole(folder, [40], restored=str(folder / "model.ckpt-30"))
+
+
+@pytest.mark.parametrize("first, last, saved", [
+    (0, 7, [0, 3, 6, 7]), (0, 6, [0, 3, 6]), (4, 8, [4, 7, 8])])
+def test_steps_that_are_saved(tmp_path, first, last, saved):
+  """At the start, every three steps and at the end; the graph beside them."""
+  with tf.Graph().as_default() as graph:
+    step = tf.get_variable("global_step", initializer=np.int64(first),
+                           trainable=False, collections=[
+                               tf.GraphKeys.GLOBAL_VARIABLES,
+                               tf.GraphKeys.GLOBAL_STEP])
+    tf.constant(b"\xff\n\"'", name="text")
+    tf.constant([1.0 / 3.0, 1e-40, -0.0], name="numbers")
+    train_op = tf.assign_add(step, 1)
+    tf.add_to_collection(tf.GraphKeys.SAVERS, saving.WholeSaver(
+        str(tmp_path), max_to_keep=None))
+    with tf.train.SingularMonitoredSession(
+        hooks=[saving.CheckpointHook(str(tmp_path), 3),
+               tf.train.StopAtStepHook(last_step=last)]) as session:
+      while not session.should_stop():
+        session.run(train_op)
+    wanted = graph.as_graph_def(add_shapes=True)
+  assert sorted(int(path.stem.split("-")[1])
+                for path in tmp_path.glob("*.index")) == saved
+  written = text_format.Parse((tmp_path / "graph.pbtxt").read_text(),
+                              tf.GraphDef())
+  assert written == wanted
+  assert checkpoints.latest_step(str(tmp_path)) == last
