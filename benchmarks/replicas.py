@@ -42,6 +42,8 @@ def parse_arguments():
                       help="numbers of threads of a process")
   parser.add_argument("--all_reduce_packs", type=int,
                       help="as the flag of the run scripts")
+  parser.add_argument("--all_reduce", default="auto",
+                      help="as the flag of the run scripts")
   parser.add_argument("--steps", type=int, default=3, help="steps a process")
   parser.add_argument("--runs", type=int, default=3, help="processes each")
   parser.add_argument("--json", help="write the figures to this file")
@@ -63,7 +65,8 @@ def run_child(arguments):
   # For the strategy, which may start TensorFlow's threads before the session.
   tf.config.threading.set_intra_op_parallelism_threads(num_threads)
   tf.config.threading.set_inter_op_parallelism_threads(num_threads)
-  found = devices.set_up(devices.DeviceSettings(*arguments.replicas, "cpu"))
+  found = devices.set_up(devices.DeviceSettings(
+      *arguments.replicas, "cpu", arguments.all_reduce))
   found.session_config.intra_op_parallelism_threads = num_threads
   found.session_config.inter_op_parallelism_threads = num_threads
   sizes = record_reductions(found.strategy)
@@ -129,7 +132,7 @@ def make_command(arguments, num_threads, num_replicas):
   command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--child",
              "--threads", str(num_threads), "--replicas", str(num_replicas)]
   for name in ("bert_config_file", "batch", "seq_length", "steps",
-               "all_reduce_packs"):
+               "all_reduce_packs", "all_reduce"):
     value = getattr(arguments, name)
     if value is not None:
       command += ["--" + name, str(value)]

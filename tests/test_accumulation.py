@@ -13,7 +13,9 @@ tf.logging.set_verbosity(tf.logging.ERROR)
 # Pre-training is the one whose weights differ from row to row, SQuAD the one
 # with a variable that is not trained.
 @pytest.mark.parametrize("task, num_replicas, accumulation_steps", [
-    ("pretraining", 1, 2), ("pretraining", 2, 4), ("squad", 1, 4)])
+    pytest.param("pretraining", 1, 2, marks=pytest.mark.once("tf1")),
+    ("pretraining", 2, 4),
+    pytest.param("squad", 1, 4, marks=pytest.mark.once("tf2"))])
 def test_six_steps(shared, tmp_path, task, num_replicas, accumulation_steps):
   golden, checkpoint = golden_training.load(shared, task + "_strong")
   head = squad_head if task == "squad" else head_of(shared, task)

@@ -22,6 +22,7 @@ def bench(script, json_file, *options):
   return done.stdout.decode("utf-8"), json.loads(json_file.read_text())
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_replicas_and_what_they_reduce(tmp_path):
   table, report = bench(

@@ -114,7 +114,8 @@ def read_best(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_replicas", [1, 2])
+@pytest.mark.parametrize("num_replicas", [
+    pytest.param(1, marks=pytest.mark.once("tf1")), 2])
 def test_the_best_weights_are_kept_and_the_training_is_the_same(
     rows, tmp_path, num_replicas):
   plain, evaluated = tmp_path / "plain", tmp_path / "evaluated"
@@ -148,6 +149,7 @@ def test_the_best_weights_are_kept_and_the_training_is_the_same(
   assert points == {2: 0.5, 4: 0.75, 6: 0.75}
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_killed_runs_go_on_with_what_they_knew(rows, tmp_path):
   """Killed in the evaluations at 4 and 6: as if nothing had been."""
@@ -167,6 +169,7 @@ def test_killed_runs_go_on_with_what_they_knew(rows, tmp_path):
   assert not (tmp_path / "evaluated.tmp").exists()
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_an_early_end_stays_the_end(rows, tmp_path, caplog):
   values = {1: 0.5, 2: 0.75, 3: 0.75, 4: 0.5, 5: 1.0, 6: 0.125}

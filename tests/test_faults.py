@@ -70,7 +70,8 @@ def test_a_training_that_diverges_saves_nothing_of_it(task):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number, status", [
-    (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+    (signal.SIGTERM, 143),
+    pytest.param(signal.SIGINT, 130, marks=pytest.mark.once("tf2"))])
 def test_a_signal_in_the_training_saves_the_step(task, number, status):
   process = start(task, num_train_epochs=500, save_checkpoints_steps=100000)
   for line in process.stdout:
@@ -89,6 +90,7 @@ def test_a_signal_in_the_training_saves_the_step(task, number, status):
   assert not (task / "out" / "predictions.json").exists()
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_a_full_disk_ends_a_run_with_a_message(task):
   """Files may have 1 MB: graph.pbtxt is larger, which comes before all."""
@@ -138,6 +140,7 @@ def test_case_52_output_dir_of_another_model(shared, tmp_path, flags):
   assert sorted(os.listdir(str(tmp_path))) == before
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_case_54_the_size_of_a_training_checkpoint(shared, tmp_path):
   names = {}

@@ -21,6 +21,7 @@ def model(tmp_path):
               num_gpus=2, output_dir="out")
 
 
+@pytest.mark.once("tf1")
 @pytest.mark.slow
 def test_one_example_to_classify(model, tmp_path):
   """Trained, evaluated and predicted, each exactly once."""
@@ -41,6 +42,7 @@ def test_one_example_to_classify(model, tmp_path):
   assert "eval_accuracy = 0.0" in results or "eval_accuracy = 1.0" in results
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_one_record_to_pretrain_on(model, tmp_path):
   """It is enough for any batch; then files that are not as they should be."""

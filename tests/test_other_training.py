@@ -26,7 +26,8 @@ def head_of(shared, task):
 # The tiny weights need one number of replicas: what they show beside the strong
 # ones, how the gradient is clipped, does not depend on it.
 @pytest.mark.parametrize("size, num_replicas", [
-    ("tiny", 2), ("strong", 1), ("strong", 2),
+    pytest.param("tiny", 2, marks=pytest.mark.once("tf1")),
+    ("strong", 1), ("strong", 2),
     pytest.param("strong", 4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("task", ["classifier", "pretraining"])
 def test_six_steps(shared, tmp_path, task, size, num_replicas):

@@ -36,7 +36,7 @@ VOCAB = 30
 NUM_ROWS = 21
 # Without dropout: its random numbers depend on the shape.
 CONFIG = modeling.BertConfig(
-    vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2,
+    vocab_size=VOCAB, hidden_size=16, num_hidden_layers=1,
     num_attention_heads=2, intermediate_size=24, hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0, max_position_embeddings=LENGTH,
     initializer_range=0.3)
@@ -204,7 +204,8 @@ def seen_lengths(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["classifier", "pretraining"])
+@pytest.mark.parametrize("name", [
+    pytest.param("classifier", marks=pytest.mark.once("tf1")), "pretraining"])
 def test_training_cut_is_training_uncut(tmp_path, seen_lengths, name):
   task = TASKS[name](str(tmp_path / "rows"))
   full = train(task, tmp_path / "full", length_multiple=0)
@@ -219,6 +220,7 @@ def test_training_cut_is_training_uncut(tmp_path, seen_lengths, name):
     assert_close(cut, full, atol=3e-5)
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_squad_training_keeps_its_padding(tmp_path, seen_lengths):
   task = TASKS["squad"](str(tmp_path / "rows"))
@@ -229,6 +231,7 @@ def test_squad_training_keeps_its_padding(tmp_path, seen_lengths):
     np.testing.assert_array_equal(same[name], value)
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_buckets_train_alike_and_go_on(tmp_path):
   """--bucket_by_length: 1 and 2 replicas, and a stop in between."""

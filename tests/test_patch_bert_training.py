@@ -39,6 +39,7 @@ def losses_of(folder):
           for value in event.summary.value if value.tag == "loss"}
 
 
+@pytest.mark.once("tf1")
 @pytest.mark.slow
 def test_two_replicas_train_as_one_device(tmp_path):
   checkout = made_up_bert.write(tmp_path / "bert")

@@ -17,7 +17,8 @@ def flags(shared, tmp_path):
   golden = shared / "golden"
   config = json.loads(
       (golden / "model" / "bert_config_nodropout.json").read_text())
-  config["vocab_size"] = 30522
+  # One layer: the tests take the time to build graphs.
+  config.update(vocab_size=30522, num_hidden_layers=1)
   (tmp_path / "bert_config.json").write_text(json.dumps(config))
   return dict(
       bert_config_file="bert_config.json",

@@ -197,6 +197,7 @@ def read_results(output):
           for name, value in (line.split(" = ") for line in lines)}
 
 
+@pytest.mark.once("tf1")
 @pytest.mark.slow
 def test_smoke_squad(tmp_path):
   output = smoke("squad", tmp_path / "output")
@@ -206,6 +207,7 @@ def test_smoke_squad(tmp_path):
   assert (output / "model.ckpt-5.index").exists()
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_smoke_classifier(tmp_path):
   output = smoke("classifier", tmp_path / "output")
@@ -215,6 +217,7 @@ def test_smoke_classifier(tmp_path):
   assert (output / "labels.txt").read_text().split() == ["farm", "town"]
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_smoke_pretraining(tmp_path):
   output = smoke("pretraining", tmp_path / "output")

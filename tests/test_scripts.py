@@ -134,6 +134,7 @@ def run_setup(checkout, path, **variables):
               env=dict(os.environ, PATH=str(path), **variables))
 
 
+@pytest.mark.once("tf1")
 @pytest.mark.slow
 def test_setup_makes_keeps_and_remakes_an_environment(checkout, tmp_path):
   # pyenv puts names on PATH that only print an error.

@@ -31,6 +31,7 @@ def num_killed(runs):
              if moment.startswith("kill -9"))
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_three_kills(tmp_path):
   runs = soak(tmp_path, "one host", 3, seed=2, num_train_epochs=2)

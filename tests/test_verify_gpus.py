@@ -313,6 +313,7 @@ verification_jobs.run(job, lambda num_labels: make_classifier_head(
 """
 
 
+@pytest.mark.once("tf2")
 @pytest.mark.slow
 def test_replicas_that_do_not_talk_are_found_out(tmp_path, real_weights):
   def watch(job, log):
