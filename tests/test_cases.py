@@ -93,7 +93,7 @@ TESTED_ELSEWHERE = {
     "17": "test_rows_are_counted",
     "19": "test_case_19_trains_evaluates_and_predicts_empty_texts",
     "21": "test_wrong_input_is_answered_before_any_work",
-    "23": "test_case_63_twelve_evaluations_are_equal",
+    "23": "test_case_63_evaluations_are_equal",
     "25": "test_case_25_the_data_of_this_run_is_used",
     "26": "test_wrong_input_is_answered_before_any_work",
     "32": "test_strings_that_trouble_users",
