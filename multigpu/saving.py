@@ -52,22 +52,23 @@ class CheckpointHook(tf.train.SessionRunHook):
         # Protocol buffers print themselves in C; text_format is Python.
         str(graph.as_graph_def(add_shapes=True)))
     tf.summary.FileWriterCache.get(self._output_dir).add_graph(graph)
-    self._save(session)
+    self._save(session, int(session.run(self._step)))
 
   def after_run(self, run_context: Any, run_values: Any) -> None:
     """Saves when it is time."""
     del run_values
-    session = run_context.session
-    if self._timer.should_trigger_for_step(int(session.run(self._step))):
-      self._save(session)
+    # Fetched along with the step it may be read before or after the update.
+    step = int(run_context.session.run(self._step))
+    if self._timer.should_trigger_for_step(step):
+      self._save(run_context.session, step)
 
   def end(self, session: Any) -> None:
     """Saves the last step."""
-    if self._timer.last_triggered_step() != int(session.run(self._step)):
-      self._save(session)
-
-  def _save(self, session: Any) -> None:
     step = int(session.run(self._step))
+    if self._timer.last_triggered_step() != step:
+      self._save(session, step)
+
+  def _save(self, session: Any, step: int) -> None:
     self._saver.save(session, os.path.join(self._output_dir, "model.ckpt"),
                      global_step=step)
     self._timer.update_last_triggered_step(step)

@@ -227,6 +227,14 @@ np.testing.assert_allclose(
 """
 
 
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="no bf16 at all")
+def test_bf16_without_its_kernels(monkeypatch):
+  monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+  with pytest.raises(UserError, match="remove TF_ENABLE_ONEDNN_OPTS"):
+    devices.set_up(devices.DeviceSettings(
+        device_type="cpu", precision=session_options.BF16))
+
+
 def test_precision_that_is_not_there():
   settings = devices.DeviceSettings(device_type="cpu",
                                     precision=session_options.BF16)
