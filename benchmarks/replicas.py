@@ -59,8 +59,9 @@ def parse_arguments():
 def run_child(arguments):
   """Prints the figures of one number of replicas and of threads."""
   sys.path.insert(0, str(ROOT))
-  import tensorflow.compat.v1 as tf
+  # Before TensorFlow, as in the run scripts: it asks for oneDNN's kernels.
   from multigpu import devices
+  import tensorflow.compat.v1 as tf
   num_threads, = arguments.threads
   # For the strategy, which may start TensorFlow's threads before the session.
   tf.config.threading.set_intra_op_parallelism_threads(num_threads)

@@ -16,8 +16,9 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-# After the path.
+# After the path, and multigpu before TensorFlow: it asks for oneDNN's kernels.
 # ruff: noqa: E402
+import multigpu  # noqa: F401
 import tensorflow.compat.v1 as tf
 
 import modeling

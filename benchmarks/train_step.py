@@ -76,6 +76,8 @@ def build_step(modeling, optimization, config, rows):
 def run_child(arguments):
   """Prints [[wall, CPU] of each step] of the program in a folder."""
   sys.path.insert(0, arguments.child)
+  if pathlib.Path(arguments.child) == ROOT:
+    import multigpu  # noqa: F401  (oneDNN's kernels, before TensorFlow)
   import modeling
   import optimization
   import tensorflow.compat.v1 as tf
