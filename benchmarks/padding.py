@@ -16,24 +16,26 @@ import sys
 import tempfile
 import time
 
-import numpy as np
-import tensorflow.compat.v1 as tf
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-# pylint: disable=wrong-import-position
-import modeling  # noqa: E402
-from multigpu import devices  # noqa: E402
-from multigpu import padding  # noqa: E402
-from multigpu import runs  # noqa: E402
-from multigpu.head import HeadOutput  # noqa: E402
-from tasks import squad_answers  # noqa: E402
-from tasks import squad_data  # noqa: E402
-from tasks import squad_examples  # noqa: E402
-from tasks import squad_head  # noqa: E402
-from tasks import squad_pipeline  # noqa: E402
-import tokenization  # noqa: E402
+# multigpu before TensorFlow: it asks for oneDNN's kernels.
+# ruff: noqa: E402
+import multigpu  # noqa: F401
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import modeling
+from multigpu import devices
+from multigpu import padding
+from multigpu import runs
+from multigpu.head import HeadOutput
+from tasks import squad_answers
+from tasks import squad_data
+from tasks import squad_examples
+from tasks import squad_head
+from tasks import squad_pipeline
+import tokenization
 
 PROGRAMS = {"full padding": 0,
             "sorted by length and cut": padding.LENGTH_MULTIPLE}

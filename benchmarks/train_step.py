@@ -44,12 +44,18 @@ def parse_arguments():
   parser.add_argument("--runs", type=int, default=3, help="processes each")
   parser.add_argument("--against",
                       help="folder of Google's modules, or: transformers")
-  parser.add_argument("--bf16", action="store_true",
-                      help="transformers: bfloat16 autocast")
+  parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32",
+                      help="of this project and of transformers (autocast)")
   parser.add_argument("--against_python", default=sys.executable)
   parser.add_argument("--json", help="write the figures to this file")
   parser.add_argument("--child", help=argparse.SUPPRESS)
-  return parser.parse_args()
+  arguments = parser.parse_args()
+  if arguments.precision != "fp32" and arguments.against not in (
+      None, TRANSFORMERS):
+    parser.error("--precision=%s: Google's modules know fp32 only; leave "
+                 "--against out, or pass --against=transformers." %
+                 arguments.precision)
+  return arguments
 
 
 def build_step(modeling, optimization, config, rows):
@@ -85,6 +91,9 @@ def run_child(arguments):
   rows = make_rows(arguments.batch, arguments.seq_length, config.vocab_size)
   count = arguments.num_replicas
   session_config = tf.ConfigProto(device_count={"CPU": count})
+  if arguments.precision != "fp32":
+    from multigpu import session_options
+    session_options.set_precision(session_config, arguments.precision, "CPU")
   with tf.Graph().as_default():
     if count == 1:
       train_op = build_step(modeling, optimization, config, rows)
@@ -112,7 +121,8 @@ def run_child(arguments):
   print(json.dumps({
       "version": "TensorFlow " + tf.__version__,
       "figures": figures, "memory_mb": memory, "ops": num_ops,
-      "limit_s": matrix_limit(config, arguments.batch, arguments.seq_length)}))
+      "limit_s": matrix_limit(config, arguments.batch, arguments.seq_length,
+                              arguments.precision)}))
 
 
 def count_ops(session, train_op):
@@ -126,15 +136,17 @@ def count_ops(session, train_op):
              if not device.device.startswith("/host"))
 
 
-def matrix_limit(config, batch, seq_length, repeats=5):
+def matrix_limit(config, batch, seq_length, precision, repeats=5):
   """Seconds that the step's matrix products take by themselves."""
   import tensorflow.compat.v1 as tf
+  dtype = tf.bfloat16 if precision == "bf16" else tf.float32
   rows, width = batch * seq_length, config.hidden_size
   inner = config.intermediate_size
   with tf.Graph().as_default():
-    x = tf.get_variable("x", [rows, width])
-    y = tf.get_variable("y", [rows, inner])
-    w = tf.get_variable("w", [width, inner])
+    x, y, w = (
+        tf.get_variable(name, shape, dtype, initializer=tf.ones_initializer())
+        for name, shape in (("x", [rows, width]), ("y", [rows, inner]),
+                            ("w", [width, inner])))
     # One number of each is read: TensorFlow leaves out what nobody reads.
     products = [product[0, 0] for product in (
         tf.matmul(x, w), tf.matmul(y, w, transpose_b=True),
@@ -159,11 +171,11 @@ def make_command(arguments, python, folder, num_replicas):
   here = pathlib.Path(__file__).resolve()
   if folder == TRANSFORMERS:
     command = [python, str(here.with_name("transformers_step.py"))]
-    command += ["--bf16"] * arguments.bf16
   else:
     command = [python, str(here), "--child", str(folder),
                "--num_replicas", str(num_replicas)]
-  for name in ("bert_config_file", "batch", "seq_length", "steps"):
+  for name in ("bert_config_file", "batch", "seq_length", "steps",
+               "precision"):
     command += ["--" + name, str(getattr(arguments, name))]
   return command
 
@@ -216,7 +228,7 @@ def main():
   processes.write_json(arguments.json, {
       "settings": {name: getattr(arguments, name) for name in (
           "bert_config_file", "batch", "seq_length", "num_replicas", "steps",
-          "runs", "bf16")},
+          "runs", "precision")},
       "programs": results})
 
 

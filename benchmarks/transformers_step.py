@@ -18,7 +18,7 @@ def main():
   parser.add_argument("--batch", type=int, required=True)
   parser.add_argument("--seq_length", type=int, required=True)
   parser.add_argument("--steps", type=int, required=True)
-  parser.add_argument("--bf16", action="store_true")
+  parser.add_argument("--precision", choices=("fp32", "bf16"), required=True)
   arguments = parser.parse_args()
 
   config = transformers.BertConfig.from_json_file(arguments.bert_config_file)
@@ -28,7 +28,8 @@ def main():
       arguments.batch, arguments.seq_length, config.vocab_size).items()}
 
   def step():
-    with torch.autocast("cpu", torch.bfloat16, enabled=arguments.bf16):
+    with torch.autocast("cpu", torch.bfloat16,
+                        enabled=arguments.precision == "bf16"):
       loss = model(
           input_ids=rows["input_ids"], attention_mask=rows["input_mask"],
           token_type_ids=rows["segment_ids"], start_positions=rows["start"],
