@@ -332,7 +332,9 @@ def embedding_lookup(input_ids,
   if use_one_hot_embeddings:
     output = tf.matmul(tf.one_hot(flat_ids, vocab_size), embedding_table)
   else:
-    output = tf.gather(embedding_table, flat_ids)
+    # Of the value, not of the variable: after a gather from a variable
+    # TensorFlow copies it for every read, as of the weight decay.
+    output = tf.gather(tf.convert_to_tensor(embedding_table), flat_ids)
   input_shape = get_shape_list(input_ids)
   output = tf.reshape(
       output, input_shape[:-1] + [input_shape[-1] * embedding_size])
