@@ -14,6 +14,13 @@ PRECISIONS = (FP32, FP16, BF16)
 
 _ON = 1  # RewriterConfig.Toggle.ON
 
+# Operations that stay in float32, whose kernels on the CPU are faster.
+_BF16_SETTINGS = {
+    "TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_INFERLIST_REMOVE":
+        "Sigmoid,SigmoidGrad",
+    "TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_CLEARLIST_REMOVE": "SelectV2",
+}
+
 
 def set_precision(session_config: Any, precision: str, kind: str) -> None:
   """Has the runtime rewrite the graph for a number format.
@@ -35,6 +42,8 @@ def set_precision(session_config: Any, precision: str, kind: str) -> None:
   elif precision == BF16:
     _check_bfloat16(rewrites, kind)
     rewrites.auto_mixed_precision_onednn_bfloat16 = _ON
+    for name, value in _BF16_SETTINGS.items():
+      os.environ.setdefault(name, value)
 
 
 def _check_bfloat16(rewrites: Any, kind: str) -> None:

@@ -4,6 +4,7 @@ import tensorflow.compat.v1 as tf
 
 import modeling
 from multigpu import devices as devices_lib
+from multigpu import session_options
 from multigpu import training
 from multigpu.model_fn import ModelSettings, build_model_fn
 
@@ -57,8 +58,9 @@ def train(golden, init_checkpoint, head, shared, output_dir, num_replicas,
   config = modeling.BertConfig.from_json_file(
       str(shared / "golden" / "train" / "bert_config_nodropout.json"))
   devices = devices_lib.set_up(
-      devices_lib.DeviceSettings(num_gpus=num_replicas, device_type="cpu",
-                                 use_xla=use_xla))
+      devices_lib.DeviceSettings(
+          num_gpus=num_replicas, device_type="cpu", use_xla=use_xla,
+          precision=settings.get("precision", session_options.FP32)))
   accumulation_steps = settings.get("accumulation_steps", 1)
   plan = training.TrainPlan(
       per_replica_batch_size=ROWS // num_replicas // accumulation_steps,

@@ -91,11 +91,35 @@ def test_loss_scaling_trains_the_same(shared, tmp_path, num_replicas,
   # Two replicas send their gradients as float16, which moves them a little.
   np.testing.assert_allclose(losses, golden["loss"],
                              rtol=1e-5 if num_replicas == 1 else 1e-4)
-  reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(tmp_path)))
+  reader = load_full_precision(tmp_path)
   assert reader.get_tensor("loss_scale") == 2.0 ** 15
   assert reader.get_tensor("loss_scale_good_steps") == golden_training.STEPS
+
+
+def load_full_precision(output_dir):
+  """The last checkpoint, which must hold no half precision."""
+  reader = tf.train.load_checkpoint(
+      tf.train.latest_checkpoint(str(output_dir)))
   for name, dtype in reader.get_variable_to_dtype_map().items():
     assert dtype in (tf.float32, tf.int64), name
+  return reader
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(tf.__version__.startswith("1.")
+                    or not session_options._cpu_has("avx512f"),
+                    reason="bf16 needs TensorFlow 2 and AVX-512")
+@pytest.mark.parametrize("num_replicas", [1, 2])
+def test_bf16_trains_nearly_the_same(shared, tmp_path, num_replicas):
+  golden, checkpoint = golden_training.load(shared, "squad_strong")
+  steps = golden_training.train(
+      golden, checkpoint, squad_head, shared, str(tmp_path), num_replicas,
+      precision=session_options.BF16)
+  # Three digits are left of each number, so the losses are near, not equal.
+  difference = np.abs(
+      np.array([step["loss"] for step in steps]) / golden["loss"] - 1.0)
+  assert 1e-5 < difference.max() < 2e-2, difference
+  load_full_precision(tmp_path)
 
 
 def test_a_skipped_update_is_logged(caplog):
