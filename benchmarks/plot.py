@@ -32,9 +32,12 @@ def read_steps(paths):
   steps = []
   for path in paths:
     with open(path, encoding="utf-8") as reader:
-      programs = json.load(reader)["programs"]
-    steps += [("%s\n%s" % (name, figures["version"]), figures)
-              for name, figures in programs.items()]
+      report = json.load(reader)
+    label = "%s\n%s"
+    if report.get("settings", {}).get("precision", "fp32") != "fp32":
+      label += ", " + report["settings"]["precision"]
+    steps += [(label % (name, figures["version"]), figures)
+              for name, figures in report["programs"].items()]
   return steps
 
 

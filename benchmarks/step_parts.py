@@ -54,12 +54,24 @@ def mask_for_each_position(attend):
   return attention_layer
 
 
+def look_up_in_variable(input_ids, vocab_size, embedding_size,
+                        initializer_range, word_embedding_name,
+                        use_one_hot_embeddings):
+  """A gather from the variable instead of its value."""
+  del use_one_hot_embeddings
+  table = tf.get_variable(
+      word_embedding_name, [vocab_size, embedding_size],
+      initializer=modeling.create_initializer(initializer_range))
+  return tf.gather(table, input_ids), table
+
+
 def update_in_small_operations(self, var, grad, m, v):
   """AdamW, an operation of the graph for each of the formula."""
   next_m = self.beta_1 * m + (1.0 - self.beta_1) * grad
   next_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(grad)
   update = next_m / (tf.sqrt(next_v) + self.epsilon)
-  update += self._weight_decay_of(var.name) * var
+  if not self._is_excluded(var.name):
+    update += self.weight_decay_rate * var
   return tf.group(tf.assign(var, var - self.learning_rate * update),
                   tf.assign(m, next_m), tf.assign(v, next_v))
 
@@ -80,6 +92,8 @@ def variants():
       "mask for each position": (
           patch(modeling, "attention_layer",
                 mask_for_each_position(modeling.attention_layer)), True),
+      "gather from the variable": (
+          patch(modeling, "embedding_lookup", look_up_in_variable), True),
       "AdamW in small operations": (
           patch(optimization.AdamWeightDecayOptimizer, "_update",
                 update_in_small_operations), True),

@@ -104,7 +104,7 @@ def test_processes_take_turns_and_tell_why_they_fail(tmp_path):
     ("svg", b"<?xml"), ("png", b"\x89PNG")])
 def test_plot_of_steps(tmp_path, monkeypatch, ending, start):
   steps = tmp_path / "step.json"
-  steps.write_text(json.dumps({"programs": {
+  steps.write_text(json.dumps({"settings": {"precision": "bf16"}, "programs": {
       "this project": {"version": "TensorFlow 2.15.1", "wall_s": 1.5,
                        "limit_s": 1.0},
       "another": {"version": "PyTorch 2", "wall_s": 2.0}}}))
@@ -118,4 +118,19 @@ def test_plot_of_steps(tmp_path, monkeypatch, ending, start):
   assert pictures[0].startswith(start)
   assert pictures[0] == pictures[1]
   labels = [label for label, _ in plot.read_steps([str(steps)])]
-  assert labels == ["this project\nTensorFlow 2.15.1", "another\nPyTorch 2"]
+  assert labels == ["this project\nTensorFlow 2.15.1, bf16",
+                    "another\nPyTorch 2, bf16"]
+
+
+@pytest.mark.once("tf2")
+@pytest.mark.slow
+def test_parts_of_a_step(tmp_path):
+  table, parts = bench(
+      "step_parts.py", tmp_path / "figures.json", "--bert_config_file",
+      SAMPLE / "bert_config.json", "--batch", 2, "--seq_length", 16,
+      "--runs", 1)
+  assert (parts["AdamW in small operations"]["ops"]
+          > parts["gelu with pow"]["ops"] > parts["as it is"]["ops"]
+          > parts["without dropout"]["ops"])
+  for name in parts:
+    assert name in table
