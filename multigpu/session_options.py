@@ -14,7 +14,8 @@ PRECISIONS = (FP32, FP16, BF16)
 
 _ON = 1  # RewriterConfig.Toggle.ON
 
-# Operations that stay in float32, whose kernels on the CPU are faster.
+# Read by TensorFlow's rewrite. These operations take the format of their input,
+# as their bfloat16 kernels on the CPU are slower than those of float32.
 _BF16_SETTINGS = {
     "TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_INFERLIST_REMOVE":
         "Sigmoid,SigmoidGrad",

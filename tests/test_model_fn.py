@@ -12,6 +12,7 @@ from multigpu.errors import UserError
 from multigpu.head import HeadOutput, WeightedMean
 from multigpu.model_fn import ModelSettings, build_model_fn
 import replicas
+from tasks.classifier_head import make_classifier_head
 
 CONFIG = modeling.BertConfig(
     vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
@@ -128,3 +129,35 @@ def test_case_71_the_mean_is_over_all_masked_tokens(num_replicas):
       losses = session.run([result["loss"] for result in results])
   # 44 / 20, and not 4.0, the mean of 6 and 2.
   assert np.mean(losses) == pytest.approx(2.2)
+
+
+@pytest.mark.slow
+def test_operations_of_a_step_of_bert_base():
+  """As many layers as BERT-Base; the number does not depend on the width."""
+  config = modeling.BertConfig(
+      vocab_size=9, hidden_size=24, num_hidden_layers=12,
+      num_attention_heads=12, intermediate_size=24, max_position_embeddings=8)
+  fn = build_model_fn(make_classifier_head(num_labels=2), ModelSettings(
+      config, learning_rate=1e-4, num_train_steps=10, num_warmup_steps=1))
+  devices = devices_lib.set_up(devices_lib.DeviceSettings(1, "cpu"))
+
+  def make_train_op():
+    features = {name: tf.ones([2, 8], tf.int32)
+                for name in ("input_ids", "input_mask", "segment_ids")}
+    features["label_ids"] = tf.zeros([2], tf.int32)
+    return fn(features, None, tf.estimator.ModeKeys.TRAIN, {}).train_op
+
+  with tf.Graph().as_default(), devices.strategy.scope(), \
+      tf.Session(config=devices.session_config) as session:
+    tf.train.get_or_create_global_step()
+    train_op = devices.strategy.group(
+        devices.strategy.extended.call_for_each_replica(make_train_op))
+    session.run(tf.global_variables_initializer())
+    metadata = tf.RunMetadata()
+    session.run(train_op, run_metadata=metadata, options=tf.RunOptions(
+        trace_level=tf.RunOptions.SOFTWARE_TRACE))
+  num_ops = sum(len(device.node_stats)
+                for device in metadata.step_stats.dev_stats)
+  # Half of what a straightforward one executes; a trace that is empty or
+  # without the layers would be below the other bound.
+  assert 2000 < num_ops < 6500, num_ops
